@@ -50,8 +50,9 @@ using ConcernsFile = std::function<bool(std::string_view path)>;
 
 /// Removes lines from the `%checksums` of the folder at `path`, and from those of the saved trees
 /// that contain the folder as a node: the lines of the files for which `concerns` returns true.
-/// Replaces each `%checksums` with such lines atomically and durably. Throws Error(io): (ESTALE) if
-/// a folder whose `%checksums` must be replaced was moved or replaced, (EBUSY) like ChecksumsEdit.
+/// Each `%checksums` that has such lines is replaced atomically and durably. Throws Error(io):
+/// (ESTALE) if a folder whose `%checksums` must be replaced was moved or replaced, (EBUSY) like
+/// ChecksumsEdit.
 void drop_checksums(const os::Directory& folder, const os::Path& path,
                     const ConcernsFile& concerns);
 /// Removes the lines of all files of the folder at `path` from the `%checksums` of the saved trees

@@ -10,7 +10,8 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// True for temporary names of tenfold or tensordict, which may remain after a crash.
+/// True for the names of temporary files and folders of tenfold or tensordict, which may remain
+/// after a crash.
 bool is_leftover(std::string_view name);
 
 /// Like is_leftover(), but false if the metadata of `folder` names an entry with this file name: a

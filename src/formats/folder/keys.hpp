@@ -61,7 +61,7 @@ bool is_clash_name(std::string_view name) noexcept;
 /// Returns `key "a"` for messages about the entry with that key or note path.
 std::string key_part(std::string_view key);
 
-/// True if `path` ends with the name of a tensor's file.
+/// True if the last component of `path` is the name of a tensor's file.
 bool is_leaf_file(std::string_view path) noexcept;
 
 /// True if `path`, relative to the root of a saved tree, is a meta.json or the `%notes.json`.

@@ -188,7 +188,7 @@ FolderSource::NestedSizes FolderSource::load_sizes(const Leaf& leaf) {
         .part(part(position))
         .problem("nested tensor too large")
         .expected("fewer than 2^63 bytes")
-        .found(elements, " elements");
+        .found(elements, " elements of ", itemsize(leaf.dtype()), " bytes");
   }
   nested.data_bytes = *data_bytes;
   return nested;

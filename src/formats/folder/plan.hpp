@@ -29,13 +29,13 @@ struct Plan {
     bool is_sizes = false;  ///< sizes of a nested tensor, written even if zeros are requested
     std::string text;
     Leaf leaf = Leaf(Tensor());
-    std::string note_path;  ///< path of `leaf` as in Notes
+    std::string note_path;  ///< note path of `leaf` (core/notes/notes.hpp)
     std::uint64_t size_bytes = 0;
     std::size_t same_as = kNone;  ///< index of an earlier file of which this file is an alias
   };
 
   std::vector<Folder> folders;         ///< parents before children, depth first
-  std::vector<File> files;             ///< in depth-first order of the folders
+  std::vector<File> files;             ///< in the order of a depth-first walk
   std::uint64_t leaf_bytes = 0;        ///< total size of the leaves, without aliases
   std::string unloadable_by_upstream;  ///< path of a leaf whose dtype tensordict cannot load, or ""
 

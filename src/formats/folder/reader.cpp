@@ -335,8 +335,8 @@ void apply_container(const NodePlace& place, Node& node) {
   const auto note = notes.nodes.find(place.note_path);
   if (note == notes.nodes.end()) return;
   if (!node.info.batch_size.empty()) {
-    warn(node.where + ": kind " + base::quote(to_string(note->second.kind)) +
-         " in the notes is ignored: expected batch size [], found " +
+    warn(node.where + ": kind " + base::quote(to_string(note->second.kind)) + " in " +
+         std::string(kNotesName) + " is ignored: expected batch size [], found " +
          base::list_text(node.info.batch_size) + "; another tool may have changed the tree");
     return;
   }

@@ -35,8 +35,9 @@ void Store::index_notes() {
     auto place = split_path(path);
     // tenfold writes no other names. Another name could be that of a different entry's file.
     if (!place || (!is_clash_name(name) && name != encode_key(place->second))) {
-      warn(notes_where_.text() + ": file of " + base::quote(path) +
-           ": expected \"%clash-<n>\", found " + base::quote(name) + "; ignored");
+      warn(notes_where_.text() + ": the file name of " + base::quote(path) +
+           " is ignored: expected \"%clash-<number>\" or the encoded key, found " +
+           base::quote(name));
       continue;
     }
     node_notes_[place->first].files.emplace_back(std::move(place->second), name);

@@ -67,7 +67,7 @@ class Store {
   bool grows() const noexcept { return grows_; }
   void set_grows() noexcept { grows_ = true; }
 
-  /// Returns the notes of the node at `path` (as in Notes), or null.
+  /// Returns the notes of the node at the note path `path` (core/notes/notes.hpp), or null.
   const NodeNotes* node_notes(const std::string& path) const;
 
   /// Reports data in the folder that is ignored: appends to the list of collect_problems() if there
@@ -77,7 +77,7 @@ class Store {
   void collect_problems(std::vector<Problem>* problems) noexcept { problems_ = problems; }
 
   bool has_aliases() const noexcept { return !groups_.empty(); }
-  /// Returns the alias group of the leaf at `path` (as in Notes), or null.
+  /// Returns the alias group of the leaf at the note path `path`, or null.
   AliasGroup* alias_group(const std::string& path) const;
 
   /// Returns the mapped bytes of `range` in a file with several hard links. Calls `make` to map the

@@ -611,7 +611,7 @@ void require_same_note(const Path& folder, const Value& value) {
   const bool needs_note = !note.int_keys.empty() || !note.typed_keys.empty();
   if (old == note || (old.empty() && !needs_note)) return;
   throw refuse()
-      .expected("the types of keys, tuples and OrderedDicts that the notes list for the old value")
+      .expected("the same types of keys, tuples and OrderedDicts as in the old value")
       .found("other types");
 }
 

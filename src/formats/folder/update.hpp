@@ -11,7 +11,7 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// Options of an update of a folder to the planned content.
+/// Options of update_folder().
 struct UpdateRequest {
   /// If true, overwrites files of tensors in place, as tensordict does, but replaces a file that
   /// several tensors share by hard links. Removes no files of tensors. If false, atomically

@@ -9,7 +9,7 @@ namespace tenfold::detail::formats::folder {
 
 /// Visits the whole tree in `root`, or only what the request's filter selects, and checks the size
 /// of the file of each visited leaf. Adds problems, and the numbers of leaves and bytes, to
-/// `report`. Throws an error for which is_problem_of_files() is false.
+/// `report`. Throws any error for which is_problem_of_files() is false.
 void check_tree(std::shared_ptr<Folder> root, const VerifyRequest& request, VerifyReport& report);
 
 /// Checks the tree like check_tree(), and every block and box in `%checksums`, except what the

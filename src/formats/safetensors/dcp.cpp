@@ -257,7 +257,7 @@ void check_written_by_torch(const std::vector<OpenedFile>& shards, const os::Dir
   throw base::corrupt(folder.display_of(std::string(kManifestName)))
       .part("file")
       .expected("the manifest of ", base::quote(shard->source->file().display()),
-                ", which has checksums")
+                ", a file that tenfold wrote together with a manifest")
       .found("none, or another file")
       .remedy("restore the file from a copy; without it, the shards can only be opened one by one");
 }

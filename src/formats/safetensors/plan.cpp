@@ -146,8 +146,8 @@ std::optional<Plan> plan_flat(const TensorDict& tree) {
   return plan;
 }
 
-/// True if tensordict can store these entries of a lazy stack along dimension `dim` as one level of
-/// stacked tensors without loss.
+/// True if tensordict can store these entries of a lazy stack along dimension `dim` without loss as
+/// one level of the structure document (StructureLevel in tree.cpp) with stacked tensors.
 bool can_be_stacked(const std::vector<TensorDict>& parts, std::int64_t dim);
 
 bool items_can_be_stacked(const std::vector<TensorDict::Item>& items, std::int64_t dim) {
@@ -313,8 +313,9 @@ class StructurePlanner {
     return true;
   }
 
-  /// Writes nodes as one level: `parts` are the entries of the lazy stack with the info `stack`,
-  /// or, if `stack` is null, the nodes that such entries contain under one key.
+  /// Writes nodes as one level (StructureLevel in tree.cpp): `parts` are the entries of the lazy
+  /// stack with the info `stack` or, if `stack` is null, the nodes that such entries have under one
+  /// key.
   void stacked_level(const std::vector<TensorDict>& parts, std::int64_t dim, const NodeInfo* stack,
                      const std::string& prefix) {
     const NodeInfo& info = parts.front().info();

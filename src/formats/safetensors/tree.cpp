@@ -371,7 +371,11 @@ class StructureHandler final : public codecs::JsonHandler {
     }
     const bool is_stack_dim = target_ == Target::stack_dim || target_ == Target::lazy_stack_dim ||
                               target_ == Target::non_tensor_stack_dim;
-    if (value < 0 || (is_stack_dim && value > kMaxStackDim)) wrong_type(std::to_string(value));
+    if ((is_stack_dim || target_ == Target::length) &&
+        (value < 0 || (is_stack_dim && value > kMaxStackDim))) {
+      fail(std::string(member_of(target_)) + " is out of range", type_of(target_),
+           std::to_string(value));
+    }
     switch (target_) {
       case Target::length:
         level().batch_size.push_back(value);

@@ -85,7 +85,7 @@ class BoxRuns {
 
 /// Splits a box of a tensor of `shape` into smaller boxes, each of which gets one checksum. Each of
 /// them is inside one range of at most 16 MiB of the tensor's bytes. These ranges are the same for
-/// all boxes of a tensor, so that a sequential reader has few boxes open at a time.
+/// all boxes of a tensor, so that a sequential reader needs memory for few partly read boxes.
 /// The box must be inside the tensor. Returns no boxes if the box is empty.
 std::vector<Box> split_box(std::span<const std::int64_t> shape, std::uint64_t itemsize,
                            const Box& box);
@@ -111,8 +111,8 @@ struct BoxedTensor {
 /// whose borders no box crosses. Reads each range once, sequentially, up to its first problem, and
 /// skips ranges that the tensor's `skips` excludes. Needs memory for each box of which it has read
 /// some, but not all bytes: a hash state, or the bytes of a small box. Returns the problems, in the
-/// order of the tensors; boxes that overlap or do not cover all bytes are a problem, too. Throws an
-/// error for which is_problem_of_files() is false.
+/// order of the tensors; boxes that overlap or do not cover all bytes are a problem, too. Throws
+/// any error for which is_problem_of_files() is false.
 std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threads,
                                  Progress& progress);
 

@@ -104,7 +104,7 @@ void clear_later_slots(os::Directory& parent, const std::string& target_name, in
       .problem("the ", what, " is in use")
       .expected("no other handle")
       .found("one opened \"r+\" or a save under way", holder)
-      .remedy("close the handle, or save again after that save");
+      .remedy("close the handle, or try again after that save");
 }
 
 [[noreturn]] void throw_lost_sibling(const std::string& display, const std::string& sibling) {
@@ -112,8 +112,8 @@ void clear_later_slots(os::Directory& parent, const std::string& target_name, in
       .problem("not saved")
       .expected(base::quote(sibling), " to belong to this save")
       .found(
-          "a lost lease or a removed file: the process forked, was stopped for so long that "
-          "another one took over, or another program removed the hidden file or folder")
+          "that it no longer does: the process forked, or it was stopped for so long that another "
+          "process took over, or another program removed the hidden file or folder")
       .remedy("save again");
 }
 
@@ -383,7 +383,7 @@ os::File open_write_through(const Path& path) {
           .problem("the file is in use")
           .expected("no concurrent save")
           .found("a save under way", os::held_by(info))
-          .remedy("open it again");
+          .remedy("open it again after that save");
     }
     // If the file was replaced between open and lock, the open file is no longer at the path.
     if (os::exists(path) && os::file_info(path).same_file(info)) return file;

@@ -15,7 +15,7 @@
 
 namespace tenfold::detail::formats {
 
-/// Maximum number of concurrent writers of one target.
+/// Maximum number of processes that may save one file or folder at the same time.
 inline constexpr int kMaxSiblings = 64;
 
 /// A hidden name `.<name>.tenfold-<slot>` for the new version of the file or folder `<name>` (the
@@ -108,9 +108,9 @@ class FileReplacement {
   /// `new_bytes`: a lower bound of the size of the new file, for os::require_free_space(): the file
   /// system must have room for the old and the new file. Follows a symbolic link at `path`. Throws
   /// Error(io) if the new file cannot fit (ENOSPC), if the parent folder does not allow new files,
-  /// if `path` is a folder (EISDIR), or if no Sibling is free or the old file cannot be locked as
-  /// `old_file` requests (EBUSY). Throws Error(invalid_argument) if `path` is a special file or
-  /// does not end with a name.
+  /// if `path` is a folder (EISDIR), or if Sibling::take() finds no free slot or the old file
+  /// cannot be locked as `old_file` requests (EBUSY). Throws Error(invalid_argument) if `path` is a
+  /// special file or does not end with a name.
   FileReplacement(const Path& path, std::uint64_t new_bytes, OldFile old_file = OldFile::unlocked);
   FileReplacement(const FileReplacement&) = delete;
   FileReplacement& operator=(const FileReplacement&) = delete;
@@ -125,11 +125,11 @@ class FileReplacement {
   /// The slot of the Sibling that this object holds.
   int slot() const noexcept { return sibling_->slot(); }
   /// Closes file() and publishes it. Throws Error(io) (EBUSY), and leaves the old file in place, in
-  /// two cases: this writer no longer holds its Sibling; or, with OldFile::exclusive, another
-  /// writer has replaced the old file since this save began, and another handle has locked the
-  /// replacement. Calls `use_old` with the replaced file before it is removed, if it is readable.
-  /// The replaced file may be one that another writer published during this save. Ignores an Error
-  /// that `use_old` throws.
+  /// two cases: another process took over the Sibling or removed the new file; or, with
+  /// OldFile::exclusive, another writer has replaced the old file since this save began, and
+  /// another handle has locked the replacement. Calls `use_old` with the replaced file before it is
+  /// removed, if it is readable. The replaced file may be one that another writer published during
+  /// this save. Ignores an Error that `use_old` throws.
   void publish(bool durable, const UseOld& use_old = {});
 
  private:
@@ -183,8 +183,8 @@ class FolderReplacement {
   /// it removes that folder. If the result is not empty, these files were added during the save:
   /// publish() then keeps the old folder as `<name>.kept-<number>`, and warns. Throws Error(io):
   /// EACCES for an old folder without write permission; ENOTDIR if `path` exists and is not a
-  /// folder; ENOSPC if the new version cannot fit; EBUSY if the old folder is locked or no Sibling
-  /// is free.
+  /// folder; ENOSPC if the new version cannot fit; EBUSY if the old folder is locked or
+  /// Sibling::take() finds no free slot.
   FolderReplacement(const Path& path, std::uint64_t new_bytes, FindForeign find_foreign = {});
   FolderReplacement(const FolderReplacement&) = delete;
   FolderReplacement& operator=(const FolderReplacement&) = delete;
@@ -195,9 +195,9 @@ class FolderReplacement {
   const os::Directory& parent() const noexcept { return parent_; }
   /// The path to replace. If it was a symbolic link, the target of the link.
   Path path() const { return parent_.display_of(name_); }
-  /// Publishes folder(). Throws Error(io) (EBUSY), and leaves the old folder in place, if this
-  /// writer no longer holds its Sibling, or if another handle has locked a folder that another
-  /// writer published during this save.
+  /// Publishes folder(). Throws Error(io) (EBUSY), and leaves the old folder in place, if
+  /// another process took over the Sibling or removed the new folder, or if another handle has
+  /// locked a folder that another writer published during this save.
   void publish(bool durable);
   /// Like publish() if nothing is at the path. Otherwise returns false and replaces nothing.
   bool publish_if_absent(bool durable);

@@ -75,7 +75,9 @@ Shape lengths_from(const ValueReader& reader, DType dtype) {
   try {
     nbytes_of(dtype, lengths);
   } catch (const Error&) {
-    throw reader.error().expected("at most 2^63 - 1 bytes").found(base::list_text(lengths));
+    throw reader.error()
+        .expected("lengths of a tensor of at most 2^63 - 1 bytes")
+        .found(base::list_text(lengths));
   }
   return lengths;
 }

@@ -21,7 +21,8 @@ class FileHead {
   /// Number of bytes available for detection.
   static constexpr std::size_t kHeadBytes = 4096;
 
-  /// Throws Error(file_not_found) if nothing is at `path`, and Error(io). Does not open it yet.
+  /// Throws Error(file_not_found) if nothing is at `path`, and Error(io). Does not open the file or
+  /// folder yet.
   FileHead(Path path) : path_(std::move(path)), info_(os::file_info(path_)) {}
 
   const Path& path() const noexcept { return path_; }

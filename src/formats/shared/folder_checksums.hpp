@@ -46,7 +46,8 @@ struct ChecksumLine {
 /// Maximum size of a `%checksums`; a larger file is refused before it is read.
 inline constexpr std::uint64_t kMaxChecksumsBytes = std::uint64_t{1} << 30;
 
-/// Maps the text of LeafSource::where() to the checksums of the blocks of the leaf, in order.
+/// Maps a leaf, which the text of LeafSource::where() identifies, to the checksums of its blocks,
+/// in order.
 using ChecksumsByLeaf = std::map<std::string, std::vector<std::uint64_t>>;
 
 /// Returns the text of a `%checksums` with these lines, followed by the last line.

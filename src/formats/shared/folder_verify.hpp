@@ -19,7 +19,7 @@ os::File open_below_to_write(const os::Directory& root, std::string_view path);
 /// Checks in parallel the blocks and boxes that the folder's `%checksums` lists, except those that
 /// the request skips. Adds problems to `report`, and sets report.num_checksums to the number of
 /// lines. Does nothing if `%checksums` is missing. `is_growing`: files may be longer than what
-/// their checksums cover. Throws an error for which is_problem_of_files() is false.
+/// their checksums cover. Throws any error for which is_problem_of_files() is false.
 void check_folder_checksums(const os::Directory& root, const VerifyRequest& request,
                             VerifyReport& report, bool is_growing = false);
 

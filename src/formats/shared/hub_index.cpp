@@ -98,7 +98,8 @@ class IndexHandler final : public codecs::JsonHandler {
   void check_place(std::string_view found) const {
     if (state_ == State::start) fail("the document", "has the wrong type", "an object", found);
     if (state_ == State::weight_map) {
-      fail("tensor " + base::quote(key_), "its file has the wrong type", "a string", found);
+      fail("tensor " + base::quote(key_), "the name of its file has the wrong type", "a string",
+           found);
     }
     if (key_ == "weight_map") fail("\"weight_map\"", "has the wrong type", "an object", found);
   }

@@ -231,7 +231,7 @@ void write_run(LeafWrite& write, const Run& run, BlockChecksum kind, Workspace& 
     progress.add(piece.size());
   };
   while (position < run.end) {
-    // Up to the next piece boundary in the file, in whole elements.
+    // Read whole elements up to the next piece boundary in the file.
     const std::uint64_t in_file = write.file_offset_bytes + position;
     std::uint64_t count = kWritePieceBytes - in_file % kWritePieceBytes;
     count = std::max(count - count % item_bytes, item_bytes);

@@ -50,8 +50,8 @@ struct LeafWrite {
   std::uint64_t size_bytes = 0;                ///< size of the run, usually of the whole leaf
   std::vector<std::uint64_t> block_checksums;  ///< output: one per 16 MiB block, if requested
   /// Returns bytes that depend on the checksums and are written directly before the leaf's bytes (a
-  /// zip entry's header); empty for none. Called once, on any thread, after block_checksums is
-  /// complete.
+  /// zip entry's header). Called once, on any thread, after block_checksums is complete. Empty: no
+  /// bytes are written before the leaf's bytes.
   std::function<std::string(const LeafWrite&)> head = {};
   /// Offset of the run in the leaf's contiguous bytes; a multiple of the itemsize, and 0 with a
   /// `head`.
@@ -59,8 +59,9 @@ struct LeafWrite {
 };
 
 /// Writes all runs in parallel, and sets their block_checksums. Usually a thread hashes each piece
-/// right before it writes the piece, while it is in the CPU cache. If all leaves are contiguous in
-/// memory and there are fewer files than threads, the other threads compute most of the checksums.
+/// and then writes it at once, while the piece is in the CPU cache. If all leaves are contiguous in
+/// memory and there are fewer files than threads, one thread writes each file, and the threads
+/// without a file compute most of the checksums.
 /// With `will_sync`, starts writeback after every 16 MiB. Needs at most two pieces of 2 MiB of
 /// memory per thread. Throws what reading the leaves, writing the files and `progress` throw.
 void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int num_threads,
@@ -98,7 +99,7 @@ std::uint64_t checksum_of(const os::File& file, std::uint64_t offset_bytes,
                           std::uint64_t size_bytes, Progress* progress);
 
 /// Compares blocks with their checksums in parallel. Returns a problem for each block that differs
-/// or cannot be read, in the order of `blocks`. Throws an error for which is_problem_of_files() is
+/// or cannot be read, in the order of `blocks`. Throws any error for which is_problem_of_files() is
 /// false.
 std::vector<Problem> check_blocks(const std::vector<BlockCheck>& blocks, int num_threads,
                                   Progress& progress);

@@ -46,7 +46,7 @@ std::shared_ptr<MappedZip::Copy> MappedZip::copy_of(std::size_t entry, bool keep
   if (keep) {
     kept_.emplace(entry, copy);
   } else {
-    // Keep more copies than there are threads, so that threads do not free each other's copies.
+    // Keep more copies than threads can use at once, so that no thread frees the copy of another.
     const auto usual = static_cast<std::size_t>(os::num_threads_for(0));
     const std::size_t most = std::max(usual, most_readers_) + 3;
     if (partly_read_.size() >= most) partly_read_.erase(partly_read_.begin());

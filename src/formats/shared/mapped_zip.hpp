@@ -49,7 +49,8 @@ class MappedZip {
   /// there is no copy. Most callers read all bytes of an entry once, on several threads in any
   /// order. So a copy is kept for further reads, and freed when the number of bytes read reaches
   /// its size, unless copy() has returned it. Of the partly read copies, only the most recently
-  /// read ones are kept: three more than there are threads.
+  /// read ones are kept: three more than the default number of threads, or than the largest
+  /// number of concurrent calls so far if that is larger.
   void read_copy(std::size_t entry, std::uint64_t offset_bytes, std::span<std::byte> into,
                  const MakeCopy& make);
 

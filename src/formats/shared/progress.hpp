@@ -9,7 +9,7 @@
 namespace tenfold::detail::formats {
 
 /// Progress of a call, in bytes. Any thread may call add(); only the thread that made the call may
-/// call poll() and finish(), which call its Monitor. The Monitor may be null.
+/// call poll() and finish(), which report to the Monitor of the call. The Monitor may be null.
 class Progress {
  public:
   /// `total_bytes` may be an estimate; 0: unknown.

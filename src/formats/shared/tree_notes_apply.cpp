@@ -122,9 +122,10 @@ class Reader {
     return *found;
   }
 
-  void stale(std::string_view path, const std::string& expected) const {
+  void stale(std::string_view path, const std::string& expected,
+             std::string_view found = "something else") const {
     warn(where_.text() + ": the note of " + base::quote(path) + " is ignored: expected " +
-         expected + ", found something else; another tool may have changed the tree");
+         expected + ", found " + std::string(found) + "; another tool may have changed the tree");
   }
 
   /// Returns the parent node and the last key of a path. Warns and returns nullopt if the tree has
@@ -137,7 +138,7 @@ class Reader {
         node = child_node(*node, (*keys)[i]);
       if (node && node->contains(keys->back())) return std::pair(*node, keys->back());
     }
-    stale(path, "an entry of the tree");
+    stale(path, "an entry at this path in the tree", "none");
     return std::nullopt;
   }
 
@@ -174,22 +175,25 @@ class Reader {
   }
 
   void read_info(const std::string& path, const Object& fields, NodeInfo& info) const {
+    std::string in_member;
     const auto text = [&](const Value& value) {
       const auto* found = value.get_if<std::string>();
-      if (found == nullptr) corrupt(where_, path, "a string", value);
+      if (found == nullptr) corrupt(where_, path, "a string" + in_member, value);
       return *found;
     };
     const auto natural = [&](const Value& value) {
       const auto* found = value.get_if<std::int64_t>();
-      if (found == nullptr || *found < 0) corrupt(where_, path, "an integer from 0", value);
+      if (found == nullptr || *found < 0)
+        corrupt(where_, path, "an integer from 0" + in_member, value);
       return *found;
     };
     const auto list = [&](const Value& value) -> const std::vector<Value>& {
       const auto* found = value.get_if<Value::List>();
-      if (found == nullptr) corrupt(where_, path, "an array", value);
+      if (found == nullptr) corrupt(where_, path, "an array" + in_member, value);
       return found->items;
     };
     for (const auto& [name, value] : fields.members) {
+      in_member = " in member " + base::quote(name);
       if (name == "batch_size") {
         for (const Value& length : list(value)) info.batch_size.push_back(natural(length));
       } else if (name == "names") {

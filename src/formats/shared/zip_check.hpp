@@ -32,7 +32,7 @@ struct ZipUse {
 
 /// Verifies the structure of an archive and the CRC-32s of the wanted entries, and calls
 /// entries.use(). Adds the number of wanted entries to report.num_checksums, and all problems,
-/// including errors of entries.use(), to the report. Throws an error for which
+/// including errors of entries.use(), to the report. Throws any error for which
 /// is_problem_of_files() is false.
 ///
 /// Distributes blocks of 16 MiB of stored entries over the threads, and reads holes, too. One

@@ -68,7 +68,7 @@ CASES = {
                    {"meta.json": {**td(), "shape": "[]"}}),
     "batch-floats": ("corrupt", "/meta.json: shape: expected an array of integers, found an array with other elements",
                      {"meta.json": {**td(), "shape": [2.0]}}),
-    "batch-huge": ("corrupt", "/meta.json: shape: shape too large: expected fewer than 2^63 bytes, "
+    "batch-huge": ("corrupt", "/meta.json: shape: shape too large: expected a product of the lengths below 2^63, "
                               "found [4611686018427387904, 4]",
                    {"meta.json": {**td(), "shape": [2**62, 4]}}),
     "batch-of-no-tensor": ("corrupt", "/meta.json: shape: the batch size fits no tensor: expected the beginning of "
@@ -178,7 +178,7 @@ CASES = {
                          {"meta.json": nested([3, 1]), "a.memmap": GOOD,
                           "a.shape.memmap": int64(2**62, 2**62, 2**62)}),
     "nested-bytes": ("corrupt", ': tensor "a": nested tensor too large: expected fewer than 2^63 bytes, '
-                                "found 4611686018427387904 elements",
+                                "found 4611686018427387904 elements of 4 bytes",
                      {"meta.json": nested([1, 1]), "a.memmap": GOOD, "a.shape.memmap": int64(2**62)}),
     "nested-data-short": ("corrupt", '/a.memmap: tensor "a": the file is too short: expected 12 bytes, found 8; '
                                      "it may be truncated",

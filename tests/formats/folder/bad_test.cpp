@@ -240,8 +240,8 @@ TEST(MemmapHostile, RefusesNamesInNotesThatLeaveTheFolder) {
     const test::Warnings warnings;
     const TensorDict tree = folder::kFormat.open(folder / "bad", {});
     EXPECT_EQ(tree.at("a").raw_data()[0], std::byte{'1'});
-    EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("found \"other\"; ignored"),
-                                            HasSubstr("found \"elsewhere\"; ignored")));
+    EXPECT_THAT(warnings.all(),
+                ElementsAre(HasSubstr("found \"other\""), HasSubstr("found \"elsewhere\"")));
   }
   for (const std::string name : {"../secret", "..", "/etc/passwd", ""}) {
     write_bytes(notes, R"({"version": 1, "files": {"a": ")" + name + "\"}}");

@@ -604,8 +604,8 @@ TEST(MemmapFolder, RefusesMetadataLongerThanReadersAccept) {
 TEST(MemmapFolder, RefusesABatchSizeThatIsTooLarge) {
   const TensorDict tree = batch_of({std::int64_t{1} << 62, 4});
   EXPECT_EQ(message_of([&] { folder::kFormat.check(with("n", tree)); }, ErrorCode::unsupported),
-            "key \"n\": batch size: shape too large: expected fewer than 2^63 bytes, found "
-            "[4611686018427387904, 4]");
+            "key \"n\": batch size: shape too large: expected a product of the lengths below 2^63, "
+            "found [4611686018427387904, 4]");
   EXPECT_THAT(message_of([&] { folder::kFormat.check(tree); }, ErrorCode::unsupported),
               HasSubstr("the root: batch size: shape too large"));
 }

@@ -154,7 +154,7 @@ const std::vector<BadFile> kBadFiles = {
      "__metadata__ \"tensordict\": node \"\": \"batch_size\" is missing: expected an array, found "
      "none"},
     {"structure-batch-negative", ErrorCode::corrupt,
-     "__metadata__ \"tensordict\": node \"\": an item of \"batch_size\" has the wrong type: "
+     "__metadata__ \"tensordict\": node \"\": an item of \"batch_size\" is out of range: "
      "expected an integer from 0, found -1"},
     {"structure-entry-empty", ErrorCode::corrupt,
      "__metadata__ \"tensordict\": node \"w\": has no content: expected one of \"tensor\", "
@@ -285,7 +285,7 @@ const std::vector<BadStructure> kBadStructures = {
      "node \"\": \"stack_dim\" has the wrong type: expected an integer from 0 to 63, or null, "
      "found a string"},
     {"StackDimHuge", R"("stack_dim":64)",
-     "node \"\": \"stack_dim\" has the wrong type: expected an integer from 0 to 63, or null, "
+     "node \"\": \"stack_dim\" is out of range: expected an integer from 0 to 63, or null, "
      "found 64"},
     {"ClassNumber", R"("class":3)",
      "node \"\": \"class\" has the wrong type: expected a string or null, found an integer"},
@@ -320,7 +320,7 @@ const std::vector<BadStructure> kBadStructures = {
     {"UnbatchedNumber", R"("keys":{"w":{"unbatched":1}})",
      "node \"w\": \"unbatched\" has the wrong type: expected a boolean, found an integer"},
     {"NonTensorStackDim", R"("keys":{"w":{"stack_dim":-1}})",
-     "node \"w\": \"stack_dim\" has the wrong type: expected an integer from 0 to 63, found -1"},
+     "node \"w\": \"stack_dim\" is out of range: expected an integer from 0 to 63, found -1"},
     {"TdArray", R"("keys":{"n":{"td":[]}})",
      "node \"n\": \"td\" has the wrong type: expected an object, found an array"},
     {"InnerKeysMissing", R"("batch_size":[],"keys":{"n/m":{"td":{"batch_size":[]}}})",

@@ -267,10 +267,12 @@ TEST(SafetensorsSharded, EveryMalformedIndexIsRefusedWithItsMessage) {
             "\"weight_map\": has the wrong type: expected an object, found null");
   EXPECT_EQ(error("{\"weight_map\":{},\"weight_map\":{}}"),
             "\"weight_map\": is duplicated: expected it once, found two");
-  EXPECT_EQ(error("{\"weight_map\":{\"w\":1}}"),
-            "tensor \"w\": its file has the wrong type: expected a string, found a number");
-  EXPECT_EQ(error("{\"weight_map\":{\"w\":{}}}"),
-            "tensor \"w\": its file has the wrong type: expected a string, found an object");
+  EXPECT_EQ(
+      error("{\"weight_map\":{\"w\":1}}"),
+      "tensor \"w\": the name of its file has the wrong type: expected a string, found a number");
+  EXPECT_EQ(
+      error("{\"weight_map\":{\"w\":{}}}"),
+      "tensor \"w\": the name of its file has the wrong type: expected a string, found an object");
   EXPECT_EQ(error("{\"weight_map\":{\"w\":\"s.safetensors\",\"w\":\"s.safetensors\"}}"),
             "tensor \"w\": its name is duplicated: expected it once, found two");
   for (const std::string file : {"../s.safetensors", "/etc/passwd", "a/b", ".", ".."}) {

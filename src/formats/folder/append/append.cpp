@@ -44,7 +44,7 @@ constexpr std::size_t kOpenFiles = 64;
 struct AppendedLeaf {
   Path file;
   Leaf rows;
-  os::FileInfo found;           ///< of the file; default values if there is no file
+  os::FileInfo found;           ///< about the file; default values if there is no file
   base::Where where;            ///< for messages
   std::uint64_t old_bytes = 0;  ///< offset at which the rows are written
   /// Size according to the node's meta.json. It is more than `old_bytes` after an append that
@@ -101,7 +101,7 @@ class Appender {
   void run();
 
  private:
-  /// `child_note`: the path of the entry as in notes.
+  /// `child_note`: the note path of the entry (core/notes/notes.hpp).
   std::string name_of(const os::Directory& directory, const NodeMeta& meta, const MetaEntry& entry,
                       const std::string& child_note) const;
   void visit_leaf(const os::Directory& directory, const std::string& file, const Path& folder,

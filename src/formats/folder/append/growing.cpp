@@ -214,7 +214,8 @@ void GrowingFolder::truncate_uncommitted() noexcept {
 void GrowingFolder::reserve_durably(std::uint64_t num_rows) {
   const CommitState& durable = commit_.durable();
   const std::uint64_t end = state().written + num_rows;
-  // Slots that never had a row need no mark, nor do slots that an earlier mark includes.
+  // Slots that never had a row need not be marked as busy in the durable record, nor do slots that
+  // it marks already.
   if (end <= capacity() || end <= durable.written + durable.busy_rows) return;
   CommitState next = durable;
   next.busy_begin = durable.written % capacity();

@@ -87,9 +87,9 @@ class GrowingFolder {
   /// lost.
   void write_ring(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
   /// Makes all rows durable (see the class comment). Does nothing if no rows were added since the
-  /// last flush; the first call also covers rows that a writer may have added before it crashed.
-  /// Throws Error(io), also (ESTALE) if the folder was moved or deleted, and like
-  /// check_here().
+  /// last flush. Except for a circular buffer, the first call also covers rows that a writer may
+  /// have added before it crashed. Throws Error(io), also (ESTALE) if the folder was moved or
+  /// deleted, and like check_here().
   void flush();
   /// Calls flush(), replaces the notes (edit_notes()), restores the checksums of metadata, removes
   /// `%commit` (except that of a circular buffer), and releases the lock. If close() throws only
@@ -106,8 +106,8 @@ class GrowingFolder {
     bool is_dirty = false;           ///< written since the last flush
   };
 
-  /// Throws Error(io) (ESTALE) unless the path still names the opened folder. Metadata is replaced
-  /// by path, and must not be written to another folder.
+  /// Throws Error(io) (ESTALE) unless the path still names the opened folder. The functions that
+  /// replace metadata use the path, and must not write to another folder.
   void check_in_place() const;
   void require_free_space(std::span<const std::span<const std::byte>> bytes) const;
   void open_files();
@@ -133,9 +133,10 @@ class GrowingFolder {
   std::vector<OpenLeaf> leaves_;
   os::OwnProcess process_;
   std::function<std::string(const std::string&)> edit_notes_;
-  bool files_are_new_ = false;   ///< files were created, and their folders are not synced yet
-  bool is_dirty_ = false;        ///< rows were added since the last flush, or may have been added
-                                 ///< by a writer that crashed
+  bool files_are_new_ = false;  ///< files were created, and their folders are not synced yet
+  /// Rows were added since the last flush or, except for a circular buffer, may have been added by
+  /// a writer that crashed.
+  bool is_dirty_ = false;
   bool has_checksums_ = false;   ///< `%checksums` exists, is valid and is maintained
   bool metadata_waits_ = false;  ///< checksums of metadata were removed, and close() restores them
   bool is_closed_ = false;       ///< only close() may be called

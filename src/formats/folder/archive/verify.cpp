@@ -223,13 +223,14 @@ class ArchiveVerifier {
 
   void compare(Block& block, const ChecksumLine& line, std::optional<std::uint64_t> found) const {
     if (found && *found == line.checksum) return;
-    block.problem = problem_of(base::corrupt(display_of(line.path))
-                                   .part("block ", line.offset_bytes / kBlockBytes)
-                                   .problem("the checksum of ", line.size_bytes,
-                                            " bytes at offset ", line.offset_bytes, " differs")
-                                   .expected(base::hex16(line.checksum))
-                                   .found(found ? base::hex16(*found) : "a block of another size")
-                                   .remedy("the file is damaged or was changed"));
+    block.problem =
+        problem_of(base::corrupt(display_of(line.path))
+                       .part("block ", line.offset_bytes / kBlockBytes)
+                       .problem("the checksum of ", line.size_bytes, " bytes at offset ",
+                                line.offset_bytes, " differs")
+                       .expected(base::hex16(line.checksum))
+                       .found(found ? base::hex16(*found) : "a block of another size or offset")
+                       .remedy("the file is damaged or was changed"));
   }
 
   /// Reports the problems of the blocks of one entry, the first of which is `blocks[first]`. If no

@@ -16,10 +16,11 @@ struct LeafLength {
   std::uint64_t length = 0;
 };
 
-/// Replaces the first length of the shape of each tensor in `lengths` and, if `batch` is given, of
-/// the batch size. Returns the new text of the meta.json. `where` names the file. Throws
-/// Error(corrupt) if the text is not JSON, if it lacks a tensor of `lengths`, or if a shape to be
-/// changed is missing or empty: another tool has changed the file.
+/// Sets the first length of the shape of each tensor in `lengths` to its LeafLength::length and, if
+/// `batch` is given, the first length of the batch size to `batch`. Returns the new text of the
+/// meta.json. `where` names the file. Throws Error(corrupt) if the text is not JSON, if it lacks a
+/// tensor of `lengths`, or if a shape to be changed is missing or empty: another tool has changed
+/// the file.
 std::string with_lengths(std::string_view text, const std::string& where,
                          std::span<const LeafLength> lengths, std::optional<std::uint64_t> batch);
 

@@ -61,10 +61,10 @@ struct EntryDraft {
 };
 
 /// Checks a shape of elements of `itemsize` bytes and sets `size_bytes`. Returns the error, if any.
-/// The limit is that of Tensor: less than 2^63 bytes or, for a shape with lengths of 0, a product
-/// of the other lengths below 2^63.
+/// The limit is that of Tensor: fewer than 2^63 bytes or, for a shape with lengths of 0, a product
+/// of the other lengths below 2^63. `limit` describes this limit in the message.
 std::optional<Error> check_shape(const Shape& shape, std::size_t itemsize,
-                                 std::uint64_t& size_bytes) {
+                                 std::uint64_t& size_bytes, std::string_view limit) {
   for (const std::int64_t length : shape) {
     if (length < 0) {
       return base::corrupt()
@@ -81,7 +81,7 @@ std::optional<Error> check_shape(const Shape& shape, std::size_t itemsize,
     if (!product || *product > std::numeric_limits<std::int64_t>::max()) {
       return base::corrupt()
           .problem("shape too large")
-          .expected("fewer than 2^63 bytes")
+          .expected(limit)
           .found(base::list_text(shape));
     }
     size = *product;
@@ -189,7 +189,7 @@ class MetaHandler final : public codecs::JsonHandler {
   bool has_type_ = false;
   std::string class_;
   std::size_t level_ = 0;
-  std::string member_;  ///< the last key of the document or of an entry
+  std::string member_;  ///< the key that was parsed last, of the document or of an entry
   bool in_entry_ = false;
   EntryDraft draft_;
   IntegerArray batch_;
@@ -233,7 +233,8 @@ void MetaHandler::string(std::string_view value) {
   unexpected("a string");
 }
 
-/// Handles a member of the document whose value is null, or is neither valid metadata nor an entry.
+/// Called for a member of the document with a value that the callbacks have not stored. Throws if
+/// the member is metadata of the node and must have another type.
 void MetaHandler::member_of_root(std::string_view found) {
   const bool null = found == "null";
   if (member_ == "_type") {
@@ -448,7 +449,8 @@ void refuse_duplicates(const std::vector<std::string>& keys, const std::string& 
 
 void check_leaf_size(MetaEntry& entry) {
   const std::size_t size = entry.is_nested ? sizeof(std::int64_t) : itemsize(entry.dtype);
-  std::optional<Error> problem = check_shape(entry.shape, size, entry.size_bytes);
+  std::optional<Error> problem =
+      check_shape(entry.shape, size, entry.size_bytes, "fewer than 2^63 bytes");
   const auto bad_sizes = [] { return base::corrupt().part("shape of a nested tensor"); };
   if (!problem && entry.is_nested && entry.shape.size() != 2) {
     problem = bad_sizes().expected("2 lengths").found(entry.shape.size());
@@ -461,7 +463,7 @@ void check_leaf_size(MetaEntry& entry) {
 
 std::optional<Error> batch_size_fault(const Shape& batch) {
   std::uint64_t ignored = 0;
-  return check_shape(batch, 1, ignored);
+  return check_shape(batch, 1, ignored, "a product of the lengths below 2^63");
 }
 
 bool fits_batch(const Shape& shape, bool is_nested, const Shape& batch) {
