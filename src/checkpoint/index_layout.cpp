@@ -27,8 +27,8 @@ namespace {
 namespace formats = detail::formats;
 namespace safetensors = detail::formats::safetensors;
 
-/// Shards and their index. JSON values are in the index, so the headers of shards have a known
-/// size. publish() writes tensors that are not in the outline into additional shards.
+/// Safetensors shards and their index. JSON values are in the index, so the headers of shards have
+/// a known size. publish() writes tensors that are not in the outline into additional shards.
 class IndexLayout final : public ShardedLayout {
  public:
   IndexLayout(const Path& path, const TensorDict& outline,

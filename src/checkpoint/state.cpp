@@ -308,7 +308,7 @@ void CheckpointManager::State::require_space(const os::Directory& folder, std::u
 void CheckpointManager::State::warn_of_replaced(const Listing& listing, const Step& old) const {
   const std::string text = (directory / old.folder_name).string() + ": step " +
                            std::to_string(old.info.step) + " is replaced";
-  warn(listing.is_on_line(old) ? text : text + "; it does not belong to the current line");
+  warn(listing.is_on_line(old) ? text : text + "; the newest save does not continue from it");
 }
 
 void CheckpointManager::State::require_replaceable(const checkpoint::UnreadableStep& old) const {
