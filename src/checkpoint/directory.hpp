@@ -21,7 +21,7 @@ namespace tenfold::checkpoint {
 struct Step {
   CheckpointInfo info;
   std::string folder_name;
-  os::FileInfo document;  ///< stat of checkpoint.json; differs after the step is saved again
+  os::FileInfo document;  ///< stat of checkpoint.json; changes if the file is replaced
 };
 
 /// A folder that has the name of a step but is not a valid step. Its document is missing, damaged,

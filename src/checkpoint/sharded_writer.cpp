@@ -310,7 +310,8 @@ class ShardedWriter::State {
   std::size_t place_of(std::size_t shard) const {
     return is_by_shard() ? shard : shards_[shard].shard.tensor;
   }
-  /// Returns the box relative to the tensor that is stored.
+  /// Returns the bounds of a shard within the stored tensor, which is the shard itself if
+  /// is_by_shard().
   Box box_of(const ShardBox& shard) const {
     return {is_by_shard() ? Shape(shard.offsets.size(), 0) : shard.offsets, shard.sizes};
   }
