@@ -41,8 +41,8 @@ constexpr std::string_view kLeaseSuffix = ".tenfold-lease";
 constexpr int kMaxHolds = 1024;
 /// The number of seq values that a save skips if the document of a step cannot be read, because the
 /// seq of this step is then unknown. If the document becomes readable later, the save must still
-/// have the highest seq. Otherwise, the current line would be that of the other step, and the save
-/// could be pruned.
+/// have the highest seq. Otherwise, the current line would be that of this older step, and
+/// restore() would not return the save.
 constexpr std::int64_t kSkippedSeqs = 1'000'000;
 constexpr std::chrono::seconds kMetricsPatience{10};
 constexpr std::chrono::milliseconds kMetricsPoll{5};
