@@ -21,7 +21,7 @@ namespace tenfold::checkpoint {
 struct Step {
   CheckpointInfo info;
   std::string folder_name;
-  os::FileInfo document;  ///< stat of checkpoint.json; differs after the step is saved again
+  os::FileInfo document;  ///< stat of checkpoint.json; changes if the file is replaced
 };
 
 /// A folder that has the name of a step but is not a valid step. Its document is missing, damaged,
@@ -45,8 +45,8 @@ class Listing {
   const Step* find(std::int64_t number) const noexcept;
   /// Returns an invalid folder that has a name of step `number`, or null.
   const UnreadableStep* find_unreadable(std::int64_t number) const noexcept;
-  /// Returns the step with the highest seq, or null if there is none. The line of this step is the
-  /// current line (see CheckpointManager).
+  /// Returns the step that was saved last (it has the highest `seq`), or null if there is none. The
+  /// line of this step is the current line (see CheckpointManager).
   const Step* newest_save() const noexcept;
   bool is_on_line(const Step& step) const noexcept;
   /// Returns the highest step of the current line, or null if there is none.

@@ -27,8 +27,8 @@ namespace {
 namespace formats = detail::formats;
 namespace safetensors = detail::formats::safetensors;
 
-/// Shards and their index. JSON values are in the index, so the headers of shards have a known
-/// size. publish() writes tensors that are not in the outline into additional shards.
+/// Safetensors shards and their index. JSON values are in the index, so the headers of shards have
+/// a known size. publish() writes tensors that were not planned into additional shards.
 class IndexLayout final : public ShardedLayout {
  public:
   IndexLayout(const Path& path, const TensorDict& outline,
@@ -102,7 +102,7 @@ class IndexLayout final : public ShardedLayout {
 
  private:
   struct ShardFile {
-    std::vector<std::size_t> tensors;  ///< numbers of the tensors of the shard, in file order
+    std::vector<std::size_t> tensors;  ///< indices in places_ of the shard's tensors, in file order
     std::uint64_t header_bytes = 0;
     std::uint64_t size_bytes = 0;
   };

@@ -22,8 +22,8 @@ class Rules {
   std::vector<std::vector<std::string>> kept_;
 };
 
-/// Keeps the `count` newest steps of the current line, and all steps of other lines. Skips steps
-/// that are known to be damaged, and does not count them.
+/// Keeps the `count` newest steps of the current line (see CheckpointManager), and all steps of
+/// other lines. Skips steps that are known to be damaged, and does not count them.
 void keep_newest(const Listing& listing, std::int64_t count, const KnownSteps& known_steps,
                  Rules& rules) {
   for (auto step = listing.steps().rbegin(); step != listing.steps().rend(); ++step) {

@@ -12,8 +12,8 @@
 
 namespace tenfold::checkpoint {
 
-/// Steps that are held, and steps that are known to be complete or damaged. The result of a check
-/// is ignored if the files of the step changed after the check.
+/// Steps that are held (CheckpointManager::hold()), and steps that are known to be complete or
+/// damaged. The result of a check is ignored if the files of the step changed after the check.
 struct KnownSteps {
   std::set<std::int64_t> held;
   /// The newest step of the current line that this manager saved, or found undamaged.

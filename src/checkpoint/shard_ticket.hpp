@@ -23,7 +23,7 @@ struct TensorPlace {
   std::uint64_t offset_bytes = 0;  ///< offset in that file
 };
 
-/// A file that the coordinator has created.
+/// A file that the coordinator, the process that has the ShardedWriter, has created for the ranks.
 struct StagedFile {
   /// Path relative to the staged folder. For files that are staged without a folder: the path
   /// relative to the folder that contains them, or empty if only one file is staged.

@@ -201,7 +201,8 @@ class FileLayout final : public ShardedLayout {
   }
 
   /// Inserts space for a header of `header_bytes`, without copying the data. Returns false if the
-  /// file system cannot do this, or if the header with its padding would exceed the limit.
+  /// file system cannot do this, if its block size is not a multiple of the header's alignment, or
+  /// if the header with its padding would exceed the limit.
   bool insert_space(std::uint64_t header_bytes) {
     os::File& file = replacement_->file();
     const std::uint64_t block = file.block_bytes();
@@ -242,7 +243,7 @@ class FileLayout final : public ShardedLayout {
 
   Path path_;
   ShardedWriteOptions options_;
-  std::vector<std::size_t> order_;  ///< numbers of the tensors, in file order
+  std::vector<std::size_t> order_;  ///< indices in places_ of the tensors, in file order
   std::uint64_t reserved_bytes_ = 0;
   std::optional<formats::FileReplacement> replacement_;
 };

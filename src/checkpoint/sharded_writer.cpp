@@ -91,7 +91,7 @@ class Cover {
       const ShardBox& first = shards_[i]->shard;
       for (std::size_t j = i + 1; j < shards_.size(); ++j) {
         const ShardBox& second = shards_[j]->shard;
-        // Boxes are sorted by their first rows.
+        // Boxes are sorted by offsets[0], so no later box overlaps `first` either.
         if (second.offsets[0] >= first.offsets[0] + first.sizes[0]) break;
         bool overlap = true;
         for (std::size_t d = 0; overlap && d < shape_.size(); ++d) {
@@ -310,7 +310,8 @@ class ShardedWriter::State {
   std::size_t place_of(std::size_t shard) const {
     return is_by_shard() ? shard : shards_[shard].shard.tensor;
   }
-  /// Returns the box relative to the tensor that is stored.
+  /// Returns the bounds of a shard within the stored tensor, which is the shard itself if
+  /// is_by_shard().
   Box box_of(const ShardBox& shard) const {
     return {is_by_shard() ? Shape(shard.offsets.size(), 0) : shard.offsets, shard.sizes};
   }

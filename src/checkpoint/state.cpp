@@ -41,8 +41,8 @@ constexpr std::string_view kLeaseSuffix = ".tenfold-lease";
 constexpr int kMaxHolds = 1024;
 /// The number of seq values that a save skips if the document of a step cannot be read, because the
 /// seq of this step is then unknown. If the document becomes readable later, the save must still
-/// have the highest seq. Otherwise, the current line would be that of the other step, and the save
-/// could be pruned.
+/// have the highest seq. Otherwise, the current line would be that of this older step, and
+/// restore() would not return the save.
 constexpr std::int64_t kSkippedSeqs = 1'000'000;
 constexpr std::chrono::seconds kMetricsPatience{10};
 constexpr std::chrono::milliseconds kMetricsPoll{5};
@@ -308,7 +308,7 @@ void CheckpointManager::State::require_space(const os::Directory& folder, std::u
 void CheckpointManager::State::warn_of_replaced(const Listing& listing, const Step& old) const {
   const std::string text = (directory / old.folder_name).string() + ": step " +
                            std::to_string(old.info.step) + " is replaced";
-  warn(listing.is_on_line(old) ? text : text + "; it does not belong to the current line");
+  warn(listing.is_on_line(old) ? text : text + "; the newest save does not continue from it");
 }
 
 void CheckpointManager::State::require_replaceable(const checkpoint::UnreadableStep& old) const {

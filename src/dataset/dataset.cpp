@@ -325,7 +325,7 @@ Dataset Dataset::select(const std::vector<std::string>& names) const {
   const auto state = this->state();
   auto made = std::make_shared<DatasetState>(*state);
   std::vector<Column> columns;
-  std::vector<PartColumn> wanted;  // for each of `columns`, its source in this state
+  std::vector<PartColumn> wanted;  // for each of `columns`, its column in this data set
   for (const std::string& name : names) {
     const std::size_t before = columns.size();
     const Column* exact = schema().find(name);

@@ -36,7 +36,8 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
   const auto& leaf = std::get<Leaf>(item);
   const auto handle = folder::folder_of(leaf);
   const std::string below = handle == nullptr ? "" : handle->path_below_root();
-  // Unbatched leaves must be in the root's `%values`, other tensors outside of `%values`.
+  // Unbatched leaves must be in the folder `%values` of the root, other tensors outside of any
+  // `%values`.
   const bool has_expected_name = role.is_unbatched
                                      ? below == folder::kValuesName
                                      : below.find(folder::kValuesName) == std::string::npos;

@@ -29,9 +29,9 @@ void name_leaves(Column& column);
 std::set<std::string> names_of(const std::vector<Column>& columns);
 
 /// Throws Error(invalid_argument) if, beside a nullable column "x", there is a column or record
-/// "x.valid": readers could not tell which rows of "x" have no value. A column "x.valid" with one
-/// bool in each row is accepted, because it may be the validity of "x": batches and views of
-/// select() can have it as a column. `where`: the data set.
+/// "x.valid": readers could not tell which rows of "x" have no value. A column "x.valid" that has
+/// one bool in each row and is not nullable is accepted, because it may be the validity of "x":
+/// batches and views of select() can have it as a column. `where`: the data set.
 void refuse_validity_names(const std::vector<Column>& columns, const Path& where);
 
 }  // namespace tenfold

@@ -100,8 +100,8 @@ class RingWatch {
  private:
   struct Part {
     const RingGuard* guard;
-    std::vector<std::pair<std::uint64_t, std::size_t>> slots;  ///< slots, and their indices in
-                                                               ///< `rows`
+    std::vector<std::pair<std::uint64_t, std::size_t>> slots;  ///< for each watched row: its
+                                                               ///< slot and its index in `rows`
     detail::formats::folder::CommitState before;
   };
 

@@ -43,7 +43,7 @@ class Checker {
     if (values.dtype() != column_.dtype) {
       fail("dtype", to_string(column_.dtype), to_string(values.dtype()));
     }
-    if (values.ndim() < 1) fail("shape", "rows", "a tensor of shape []");
+    if (values.ndim() < 1) fail("shape", "at least one dimension (the rows)", "[]");
     const Shape inner(values.shape().begin() + 1, values.shape().end());
     if (inner != column_.shape) {
       fail("shape of a row", base::list_text(column_.shape), base::list_text(inner));

@@ -45,7 +45,7 @@ class SpillFile {
   std::size_t memory_bytes_;
   os::File file_;
   std::uint64_t written_bytes_ = 0;
-  std::vector<std::byte> gathered_;  ///< bytes after the written ones
+  std::vector<std::byte> gathered_;  ///< appended bytes that are not in the file
 };
 
 /// A tensor over all bytes of `spill`, to which nothing may be appended afterwards.

@@ -33,9 +33,9 @@ void check_table(const TensorDict& tree, const Schema& schema);
 struct StoredColumn {
   Tensor values;     ///< rows [N, *shape], each of them contiguous; or the elements of ragged rows,
                      ///< contiguous [M, *shape]
-  Tensor ends;       ///< int64 [N] or empty
-  Tensor item_ends;  ///< int64 [number of items] or empty
-  Tensor valid;      ///< bool [N] or empty
+  Tensor ends;       ///< end offsets of ragged rows or strings, int64 [N]; else empty
+  Tensor item_ends;  ///< for lists of strings: end offsets of all strings, int64; else empty
+  Tensor valid;      ///< validity of a nullable column, bool [N]; else empty
   /// The validity as a column of its own, if there is one.
   std::shared_ptr<const StoredColumn> validity;
   std::uint64_t row_bytes = 0;     ///< size of a row of `values` (of an element, if ragged)

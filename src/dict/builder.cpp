@@ -24,8 +24,8 @@ struct Entry {
   }
 };
 
-/// Number of the highest bits of a hash that select the partition of its entry. The buckets of the
-/// index are in the order of the hashes, so the partitions are in the order of the buckets.
+/// The kPartBits highest bits of a hash are the partition of its entry. The buckets of the index
+/// are in the order of the hashes, so the partitions are in the order of the buckets.
 constexpr unsigned kPartBits = 8;
 constexpr std::size_t kParts = std::size_t{1} << kPartBits;
 constexpr std::size_t kSinkBytes = std::size_t{1} << 20;

@@ -201,7 +201,7 @@ class DictHandle {
   Dataset dataset_;
   std::unique_ptr<DictWriter> writer_;
   std::shared_ptr<const DictState> state_;
-  std::shared_ptr<DictPaging> paging_;               ///< for the state that was sampled last
+  std::shared_ptr<DictPaging> paging_;               ///< prefetches for the state sampled last
   std::chrono::steady_clock::time_point checked_{};  ///< time at which paging_ was created
   unsigned futile_prefetches_ = 0;       ///< consecutive prefetches of pages that were all cached
   unsigned pause_ = 0;                   ///< lookups to skip before the next prefetch

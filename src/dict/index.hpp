@@ -67,7 +67,7 @@ enum class DictWord : std::uint8_t {
   /// rows of the last commit yet.
   num_rows_b,
   dead_b,
-  num_home,
+  num_home,  ///< number of home buckets
   checksum,  ///< XXH3 of seed and num_home, which never change
 };
 /// Value of `writer` in an index that another index has replaced. Readers must open the file again.

@@ -36,8 +36,8 @@ class DictSpill {
  private:
   struct ColumnParts {
     std::shared_ptr<SpillFile> values, ends, item_ends, valid;
-    std::int64_t num_values = 0;  ///< rows of fixed size, elements of ragged rows, or bytes
-    std::int64_t num_items = 0;   ///< strings in a ragged column
+    std::int64_t num_values = 0;  ///< number of fixed-size rows, ragged elements, or bytes
+    std::int64_t num_items = 0;   ///< number of strings in a column of lists of strings
   };
 
   std::shared_ptr<SpillFile> make_spill() const;

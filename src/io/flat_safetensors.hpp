@@ -37,9 +37,9 @@ FlatSafetensors read_flat_safetensors(std::span<const std::byte> bytes, std::str
 /// and no JSON values. Omits checksums in `metadata`; adds new ones if options.checksums is set.
 /// Stores aliases as separate copies. Atomic, like save(). Ignores options.format. Before anything
 /// is written, throws Error(unsupported), naming the key, for entries that the format cannot store.
-/// Also throws Error(invalid_argument) if the keys "tensordict" or "tenfold" of `metadata` describe
-/// a tree of other tensors. Throws Error(io) with errno EEXIST if `path` exists and
-/// options.overwrite is false.
+/// Also throws Error(invalid_argument) if `metadata` is not UTF-8, or if its keys "tensordict" or
+/// "tenfold" describe a tree of other tensors. Throws Error(io) with errno EEXIST if `path` exists
+/// and options.overwrite is false.
 void save_flat_safetensors(const TensorDict& tree, const FlatMetadata& metadata, const Path& path,
                            const SaveOptions& options);
 

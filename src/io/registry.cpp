@@ -108,7 +108,7 @@ std::string remedy_for_missing(const Path& path) {
     if (near.empty()) return {};
     return "did you mean " + base::quote((parent / near.front()).string()) + "?";
   } catch (const Error&) {
-    return {};  // there is no such folder either, or it cannot be listed
+    return {};  // the parent folder is missing, too, or cannot be listed
   }
 }
 

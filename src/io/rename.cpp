@@ -106,7 +106,7 @@ struct Renamer {
     if (new_name.empty()) {
       throw base::invalid_argument()
           .part("rename: ", base::quote(name))
-          .expected("a name")
+          .expected("a new name that is not empty")
           .found("\"\"");
     }
     const KeyPath target = new_name == name ? path : renamed_path(path, new_name, flat);

@@ -26,8 +26,8 @@ constexpr std::uint64_t kElementsPerDescription = 2048;
 constexpr double kLargeForMoments = 1e140;
 constexpr double kSmallForMoments = 1e-140;
 
-/// Statistics of some values. merge() combines two of them accurately (Chan et al. 1979). Sums of
-/// squares are long double, because they can exceed the range of double.
+/// Statistics of some values. merge() adds the statistics of other values accurately (Chan et al.
+/// 1979). Sums of squares are long double, because they can exceed the range of double.
 struct Partial {
   std::uint64_t count = 0;
   double min = std::numeric_limits<double>::infinity();

@@ -535,7 +535,7 @@ TEST(SnapshotRanks, InvalidTicketsOutlinesAndReceiptsAreRefused) {
   const auto begin = [&](const std::vector<std::string>& outlines) {
     return message_of([&] { SnapshotWriter(folder / "t", outlines); }, ErrorCode::invalid_argument);
   };
-  EXPECT_THAT(begin({}), HasSubstr("outlines of all ranks"));
+  EXPECT_THAT(begin({}), HasSubstr("one outline from each rank"));
   EXPECT_THAT(begin({ranks.outlines[0]}), HasSubstr("found 1"));
   EXPECT_THAT(begin({ranks.outlines[1], ranks.outlines[0]}), HasSubstr("in order"));
   Ranks one({OfRank{}});

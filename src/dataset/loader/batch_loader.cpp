@@ -105,7 +105,7 @@ LoaderState parse_loader_state(std::string_view json, std::int64_t num_rows) {
     throw fail_loader().part("state").expected("a dict").found(short_json(value));
   LoaderState state;
   state.seed = seed_of(*object);
-  state.epoch = member(*object, "epoch");
+  state.epoch = member(*object, "epoch", "2^62");
   check_epoch("state: epoch", state.epoch);
   state.position = member(*object, "position");
   if (state.position > num_rows) {

@@ -50,8 +50,8 @@ class BatchStream {
   /// next call then returns the batch after it.
   std::optional<Batch> next();
   bool is_at_end() const noexcept { return next_ == num_batches_; }
-  /// The position of the next batch in the epoch, counted in rows of all ranks. Batches that next()
-  /// failed to make count, and so do the rows before the start position.
+  /// The position of the next batch in the epoch, counted in rows of all ranks. Includes the rows
+  /// before the start position, and the rows of batches for which next() threw an exception.
   std::int64_t position() const noexcept { return position_; }
   const LoaderStats& stats() const noexcept { return stats_; }
 
@@ -79,7 +79,7 @@ class BatchStream {
   const Dataset dataset_;
   const BatchLoaderOptions options_;
   const EpochOrder order_;
-  const std::int64_t start_;  ///< position of the first batch
+  const std::int64_t start_;  ///< position of the first batch, in rows of all ranks
   std::int64_t num_batches_ = 0;
   std::int64_t position_;
   Residency residency_;

@@ -57,7 +57,7 @@ class PartsGrowth final : public Growth {
   os::OwnProcess process_;                   ///< the process that acquired the lease
   detail::formats::PartsManifest manifest_;  ///< valid while the lease is held
   std::optional<Dataset> writer_;            ///< appends to the last part
-  std::uint64_t writer_bytes_ = 0;           ///< size of the last part
+  std::uint64_t writer_bytes_ = 0;           ///< bytes of the tensors of the last part
   bool closed_ = false;
 };
 

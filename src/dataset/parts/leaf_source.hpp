@@ -54,7 +54,7 @@ class PartsSource final : public LeafSource, public std::enable_shared_from_this
   Schema schema_;
   std::vector<LeafRole> roles_;
   std::vector<Starts> elements_;         ///< for each role: its starts if unbatched, else empty
-  std::vector<std::size_t> counted_in_;  ///< for a role of end offsets: the role of its elements
+  std::vector<std::size_t> counted_in_;  ///< for a role of end offsets: the role that they count
   std::mutex mutex_;
   std::map<std::uint64_t, Buffer> copies_;
 };

@@ -187,9 +187,9 @@ struct Place {
   bool is_unread = false;
 };
 
-/// True for a node whose content cannot be compared: a persistent ID in a pickle that is not part
-/// of a tensor (usually a storage), or an entry that is refused (NodeInfo::is_refused) and is not a
-/// regular file. (The node of a refused regular file contains the bytes.)
+/// True for a node whose content cannot be compared: a persistent ID in a pickle (usually that of a
+/// storage) that is not part of a tensor, or an entry that is refused (NodeInfo::is_refused) and is
+/// not a regular file. (The node of a refused regular file contains the bytes.)
 bool is_unread(const TensorDict& node) {
   const NodeInfo& info = node.info();
   return (info.kind == NodeKind::opaque && info.class_name == "persistent id") ||

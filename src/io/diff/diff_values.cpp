@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::uint64_t kElementsPerTask = std::uint64_t{1} << 20;
 constexpr std::uint64_t kElementsPerRead = std::uint64_t{1} << 15;
-constexpr std::size_t kBlockElements = 1024;  ///< compared at a time: their doubles fit into L1
+constexpr std::size_t kBlockElements = 1024;  ///< compared at once: their doubles fit into L1
 
 /// The squares of doubles above the first limit may overflow, and those below the second may
 /// underflow, so their sums need long double.

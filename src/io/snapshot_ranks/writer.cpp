@@ -199,7 +199,7 @@ class SnapshotWriter::State {
     if (outlines_.empty() ||
         outlines_.front().world_size != static_cast<std::int64_t>(outlines_.size())) {
       throw base::invalid_argument(path_)
-          .expected("the outlines of all ranks")
+          .expected("one outline from each rank of the snapshot")
           .found(outlines_.size());
     }
     Shared shared = share_work(path_.string(), outlines_);

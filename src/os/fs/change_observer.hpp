@@ -32,12 +32,13 @@ struct Change {
   /// remove_file and rename: of the directory that contains the entry.
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
-  std::string name;                   ///< the entry, for calls on a directory
-  std::string other;                  ///< rename, exchange, link: the other entry; symlink: target
-  std::uint64_t other_directory = 0;  ///< link: inode of the directory of `other`
-  std::uint64_t offset_bytes = 0;     ///< write, insert; truncate: the new size
-  std::uint64_t size_bytes = 0;       ///< insert
-  std::span<const std::byte> bytes;   ///< write
+  std::string name;  ///< for calls on an entry: its name
+  /// For rename, exchange and link: the other entry; for symlink: the target of the link.
+  std::string other;
+  std::uint64_t other_directory = 0;  ///< for link: inode of the directory of `other`
+  std::uint64_t offset_bytes = 0;     ///< for write and insert: the offset; for truncate: new size
+  std::uint64_t size_bytes = 0;       ///< for insert: the size of the hole
+  std::span<const std::byte> bytes;   ///< for write: the bytes
   int descriptor = -1;                ///< descriptor of the open file or directory
 };
 

@@ -30,12 +30,12 @@ enum class MapKind : std::uint8_t {
 Buffer map_file(const File& file, std::uint64_t offset_bytes, std::uint64_t size_bytes,
                 MapKind kind, std::optional<std::uint64_t> file_bytes = {});
 
-/// A mapping of a file, with the path and inode number that the file had when it was opened.
+/// A mapping of a file, and the path and inode number of the file when it was opened.
 struct Mapping {
   std::byte* begin = nullptr;      ///< start of the mapped pages
   std::size_t size_bytes = 0;      ///< size of the mapped pages
   std::uint64_t offset_bytes = 0;  ///< offset of `begin` in the file
-  std::string path;                ///< path of the file as the user gave it
+  std::string path;                ///< File::display() of the mapped file
   std::uint64_t inode = 0;         ///< 0 if unknown, because the file was new
 
   /// Offset in the file of a mapped byte.

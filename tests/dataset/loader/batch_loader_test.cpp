@@ -310,7 +310,7 @@ TEST(BatchLoader, RefusesInvalidOptionsAndStates) {
     return "";
   };
   EXPECT_EQ(message(R"({"seed":7,"epoch":9223372036854775808,"position":0})"),
-            "batch loader: state: member \"epoch\": expected an int from 0 to 2^63 - 1, found "
+            "batch loader: state: member \"epoch\": expected an int from 0 to 2^62, found "
             "9223372036854775808");
   EXPECT_EQ(message(R"({"seed":-1,"epoch":0,"position":0})"),
             "batch loader: state: member \"seed\": expected an int from 0 to 2^64 - 1, found -1");
