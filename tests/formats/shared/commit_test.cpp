@@ -23,7 +23,7 @@
 
 #include <tenfold/error.hpp>
 
-#include "formats/folder/lock.hpp"
+#include "formats/folder/write_through_lock.hpp"
 #include "os/fs/change_observer.hpp"
 #include "os/memory/mapping.hpp"
 #include "support/leases.hpp"

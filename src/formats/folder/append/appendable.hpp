@@ -11,7 +11,7 @@
 
 #include "formats/folder/append/growing.hpp"
 #include "formats/folder/handle.hpp"
-#include "formats/folder/lock.hpp"
+#include "formats/folder/write_through_lock.hpp"
 
 namespace tenfold::detail::formats::folder {
 

@@ -1,4 +1,4 @@
-#include "formats/folder/lock.hpp"
+#include "formats/folder/write_through_lock.hpp"
 
 #include <cerrno>
 #include <optional>
