@@ -178,7 +178,7 @@ Tensor::Tensor(DType dtype, Shape shape, Shape strides, Buffer buffer, std::uint
                  base::list_text(strides_), " at offset ", offset_bytes_,
                  " reaches past the end of its buffer")
         .expected("an end within ", buffer_.size_bytes(), " bytes")
-        .found(needed, " bytes from the offset");
+        .found("an end ", needed, " bytes after the offset");
   }
 }
 
