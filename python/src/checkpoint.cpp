@@ -274,7 +274,7 @@ NodeHandle selected(const RestoredCheckpoint& self, KeysArgument keys, KeysArgum
 
 /// Reads the entry `name` of `node`, the selected part of the state, into memory. If `compares` is
 /// true, verifies the checksums of the entry's blocks. Returns a node with the entry under its key,
-/// or an empty node if the step does not have the entry.
+/// or an empty node if the step does not have the entry for `rank`.
 NodeHandle copied_entry(const RestoredCheckpoint& self, const NodeHandle& node,
                         const std::string& name, std::int64_t rank, bool compares) {
   return {monitored(nb::none(), [&](Monitor* monitor) {

@@ -87,9 +87,9 @@ std::optional<Value> numbers_from(PyObject* object, std::size_t depth) {
 /// Adds nested dicts to a builder.
 class DictLevels {
  public:
-  /// `mapper_type`: the class of mappers. `simple`: converts an object of any other type. It is
-  /// called with the object's path and the object, and returns a dense tensor or array in main
-  /// memory, or a str of JSON.
+  /// `mapper_type`: the class of mappers. `simple`: converts a value that is not a dict, a number,
+  /// a list of numbers, a torch tensor or a mapper. It is called with the value's path and the
+  /// value, and returns a dense tensor or array in main memory, or a str of JSON.
   DictLevels(HierarchyBuilder& builder, nb::handle mapper_type, nb::handle simple)
       : builder_(builder), mapper_type_(mapper_type), simple_(simple) {}
 

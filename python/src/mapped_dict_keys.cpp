@@ -268,8 +268,8 @@ void KeysIn::take_packed(nb::handle keys) {
   if (!fits) {
     throw base::invalid_argument()
         .part("packed keys: \"offsets\"")
-        .expected("ascending offsets from 0 to ", limit)
-        .found("other offsets");
+        .expected("at least one offset, all from 0 to ", limit, ", none below the one before it")
+        .found(ends.empty() ? "no offsets" : "offsets that decrease or are out of range");
   }
   size_ = ends.size() - 1;
   const auto* bytes = reinterpret_cast<const char*>(values_.raw_data());

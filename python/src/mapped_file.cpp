@@ -75,8 +75,8 @@ nb::tuple map_tensor(PathArgument path, std::uint64_t offset_bytes, const std::s
     const os::FileInfo info = file.info();
     if (expected && *expected != std::pair(info.device, info.inode)) {
       throw Error::io(ESTALE, where.string())
-          .problem("it was replaced since it was mapped")
-          .remedy("open it again");
+          .problem("the file was replaced after the tensor was mapped")
+          .remedy("open the tensor from the path again");
     }
     if (info.size_bytes < offset_bytes + size_bytes) {
       throw_too_short(where.string(), offset_bytes + size_bytes, info.size_bytes);

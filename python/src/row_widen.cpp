@@ -49,7 +49,7 @@ void RowReader::widen(Record& record, PyObject* dict, bool apply) {
     path.push_back(utf8(name));
     if (entry == nullptr && refuses_others_) {
       const nb::object known = nb::module_::import_("builtins").attr("sorted")(names_);
-      throw BadValue{dotted(path), "expected one of " + utf8(nb::repr(known)) + ", found another"};
+      throw BadValue{dotted(path), "no such column: expected one of " + utf8(nb::repr(known))};
     }
     if (entry != nullptr ? entry->is_ignored : is_ignored(path)) continue;
     try {

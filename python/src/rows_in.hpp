@@ -17,8 +17,8 @@ Batch batch_of_rows(const Schema& schema, nb::list rows, const std::string& unit
                     std::int64_t begin, bool some = false, bool exact = false);
 
 /// Converts a list of numbers to a tensor [n]. Casts numbers as keeps_kind() allows: not float to
-/// integer, for example. For bool, every 0 and 1 is also allowed. Throws BadValue for an
-/// element that the dtype cannot hold; BadValue::row is the index of the element.
+/// integer, for example. For dtype bool, the numbers 0 and 1 are also allowed. Throws BadValue for
+/// an element that the dtype cannot hold; BadValue::row is the index of the element.
 Tensor numbers_from(DType dtype, nb::list values);
 
 /// Converts rows to a batch: a list of mappings as batch_of_rows() does, or a tuple with

@@ -145,8 +145,10 @@ struct Builder {
         bad.what = "expected " + std::string(to_string(dtype)) + ", found None";
       }
       const std::string row = std::to_string(nb::cast<std::int64_t>(rows[i]));
-      throw error_of_row(ErrorCode::invalid_argument, "", "sparse matrix: row " + row, bad)
-          .remedy("pass another dtype to build()");
+      const Error error =
+          error_of_row(ErrorCode::invalid_argument, "", "sparse matrix: row " + row, bad);
+      // No dtype can hold None.
+      throw values[i].is_none() ? error : Error(error).remedy("pass another dtype to build()");
     }
     without_gil([&] { builder->add(row_indices, col_indices, elements); });
   }

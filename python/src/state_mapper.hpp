@@ -64,7 +64,8 @@ ShownKey shown_states(const nb::list& states);
 /// Returns a function that names a mapper in messages: by its path or, if `path` is None, by
 /// `what`.
 std::function<base::Where()> place_in_messages(nb::handle path, const char* what);
-/// Raises TypeError for an object that is not a state.
+/// Raises TypeError for an object that is not a state. `expected`: the types of a state. `batch`:
+/// the items of a batch, such as "states": the message states that a batch is a list of them.
 [[noreturn]] void refuse_state(nb::handle state, const std::string& expected,
                                const std::string& batch);
 

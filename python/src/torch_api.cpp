@@ -50,7 +50,7 @@ Torch look_up(nb::handle module) {
   return found;
 }
 
-/// The single instance; guarded by the GIL.
+/// The only Torch of the process; empty until torch() has imported torch. Guarded by the GIL.
 std::optional<Torch>& record() {
   static std::optional<Torch> torch_record;
   return torch_record;

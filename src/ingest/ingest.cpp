@@ -329,8 +329,8 @@ class Ingestion {
 
   const std::string& subject() const { return files_.front().display; }
 
-  /// Writes the data set. Returns false, and publishes nothing, if a row does not fit the types of
-  /// the plan.
+  /// Writes the data set. Returns false, and publishes nothing, if a row needs a plan with other
+  /// types or more columns (Outcome::promote).
   bool write() {
     TableWriter writer(path_, plan_.schema(),
                        {.overwrite = options_.overwrite,

@@ -47,8 +47,8 @@ struct PlaceGroup {
   std::vector<std::size_t> positions;  ///< positions of the values in the batch
   std::vector<std::int64_t> rows;      ///< StatePlace::row of each value
 };
-/// Groups the values of a batch. The order of the groups, in which their dtypes are promoted, does
-/// not depend on the order of the values in the batch.
+/// Groups the values of a batch, sorted by table and mapper. So the order of the groups, in which
+/// callers promote the dtypes, does not depend on the order of the values in the batch.
 std::vector<PlaceGroup> groups_of(std::span<const StatePlace> places);
 
 /// Values of one dtype and shape.

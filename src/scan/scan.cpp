@@ -73,11 +73,11 @@ bool scan_between(ByteScanner& scanner, std::string_view bytes, std::uint64_t be
   return false;
 }
 
-/// Scans the items of a file, and the bytes between them. Returns true if the items are within the
-/// file and do not overlap, each item starts like a zip archive, and each non-empty range between
-/// them contains a zip archive. If the result is false, the caller must also scan the file as a
-/// whole: a pickle or an archive that other programs read without the metadata may extend over
-/// several items.
+/// Scans the items of a file, and the bytes outside of them. Returns true if the items are within
+/// the file and do not overlap, each item starts like a zip archive, and each non-empty range
+/// before, between or after them contains a zip archive. If the result is false, the caller must
+/// also scan the file as a whole: a pickle or an archive that other programs read without the
+/// metadata may extend over several items.
 bool scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanItem> items) {
   const auto range = [](const ScanItem& item) { return std::pair(item.begin, item.size_bytes); };
   std::ranges::stable_sort(items, {}, range);

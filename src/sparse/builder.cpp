@@ -386,7 +386,7 @@ SparseBuilder::SparseBuilder(std::int64_t num_rows, std::int64_t num_cols, DType
   if (num_rows < 0 || num_cols < 0) {
     throw refuse()
         .part("shape")
-        .expected("lengths from 0")
+        .expected("lengths of 0 or more")
         .found("[", num_rows, ", ", num_cols, "]");
   }
   if (options.index_dtype != DType::int32 && options.index_dtype != DType::int64) {

@@ -44,7 +44,7 @@ class SparseReader {
           .found(base::list_text(info.dense_shape));
     }
     for (const std::int64_t length : info.dense_shape) {
-      if (length < 0) fail("shape", "lengths from 0", base::list_text(info.dense_shape));
+      if (length < 0) fail("shape", "lengths of 0 or more", base::list_text(info.dense_shape));
     }
     return *known;
   }
@@ -114,7 +114,7 @@ void read_compressed(const SparseReader& reader, SparseState& state) {
                 std::to_string(ends.shape()[0]));
   }
   reader.require_length("values: length", state.nnz, values.shape()[0]);
-  reader.require_length(std::string(parts[0]) + ": last", state.nnz, last_of(ends));
+  reader.require_length(std::string(parts[0]) + ": last offset", state.nnz, last_of(ends));
   state.ends = contiguous_of_file(ends.tensor(), state.where.at(parts[0]));
   state.minor_indices = contiguous_of_file(minor_indices.tensor(), state.where.at(parts[1]));
   state.values = contiguous_of_file(values.tensor(), state.where.at("values"));

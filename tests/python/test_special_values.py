@@ -105,7 +105,9 @@ def test_inconsistent_value_types_in_the_notes_document_are_ignored(tmp_path, pl
     said = notes.read_text()
     text = '"values": {"v": {"types": {"": "' + kind + '"}}}'
     notes.write_text(said[:-1] + ", " + text + "}")
-    with pytest.warns(UserWarning, match="marks of tuples, keys, ordered dicts and types"):
+    with pytest.warns(
+        UserWarning, match="notes of tuples, key types, ordered dicts and extended scalars"
+    ):
         tenfold.load(tmp_path / "t")
 
 

@@ -151,10 +151,12 @@ TEST(SparseMatrix, InconsistentComponentsAreRefused) {
   const auto refused = [](TensorDict node) {
     return message_of([&] { SparseMatrix m(node); }, ErrorCode::corrupt);
   };
-  EXPECT_THAT(refused(csr_node({0, 2, 2, 4}, {1, 3, 0})), HasSubstr("last: expected 3, found 4"));
+  EXPECT_THAT(refused(csr_node({0, 2, 2, 4}, {1, 3, 0})),
+              HasSubstr("last offset: expected 3, found 4"));
   EXPECT_THAT(refused(csr_node({0, 2, 3}, {1, 3, 0})),
               HasSubstr("crow_indices: expected one entry more than 3 rows, found 3"));
-  EXPECT_THAT(refused(csr_node({0, 2, 2, 3}, {1, 3, 0}, {-1, 4})), HasSubstr("lengths from 0"));
+  EXPECT_THAT(refused(csr_node({0, 2, 2, 3}, {1, 3, 0}, {-1, 4})),
+              HasSubstr("lengths of 0 or more"));
   EXPECT_THAT(refused(csr_node({}, {}, {std::numeric_limits<std::int64_t>::max(), 4})),
               HasSubstr("one entry more than"));
   TensorDict floats_as_ends = csr_node({0, 0, 0, 0}, {});

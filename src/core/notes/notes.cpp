@@ -300,7 +300,7 @@ void require_valid_info(std::string_view path, const TensorDict& node) {
   if (info.stack_dim_name) require_text(path, "stack_dim_name", *info.stack_dim_name);
   for (const std::int64_t length : info.batch_size) {
     if (length >= 0) continue;
-    throw refuse_entry(path).part("batch_size").expected("lengths from 0").found(length);
+    throw refuse_entry(path).part("batch_size").expected("lengths of 0 or more").found(length);
   }
   const bool is_stack = info.kind == NodeKind::lazy_stack;
   if (is_stack && (info.stack_dim < 0 || info.stack_dim > kMaxStackDim)) {
@@ -393,8 +393,9 @@ bool apply_value_note(const Notes& notes, std::string_view path, Value& value,
   });
   if (!fits || places.size() != marks.size() || !apply_all(places)) {
     warn(where.text() + ": value " + base::quote(path) +
-         ": marks of tuples, keys, ordered dicts and types are ignored: expected the value that "
-         "they describe, found another value; another tool may have changed the tree");
+         ": its notes of tuples, key types, ordered dicts and extended scalars are ignored: "
+         "expected the value that they describe, found another value; another tool may have "
+         "changed the tree");
     return false;
   }
   value = std::move(changed);

@@ -93,7 +93,7 @@ std::uint64_t spanned_bytes(DType dtype, const Shape& shape, const Shape& stride
   std::uint64_t last_element = 0;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (strides[i] < 0) {
-      throw fail().problem("strides ", base::list_text(strides), " has a negative stride");
+      throw fail().problem("strides ", base::list_text(strides), " include a negative stride");
     }
     if (shape[i] <= 1) continue;
     const auto reach = base::checked_mul(static_cast<std::uint64_t>(shape[i] - 1),
@@ -178,7 +178,7 @@ Tensor::Tensor(DType dtype, Shape shape, Shape strides, Buffer buffer, std::uint
                  base::list_text(strides_), " at offset ", offset_bytes_,
                  " reaches past the end of its buffer")
         .expected("an end within ", buffer_.size_bytes(), " bytes")
-        .found(needed, " bytes from the offset");
+        .found("an end ", needed, " bytes after the offset");
   }
 }
 

@@ -52,7 +52,7 @@ class Checker {
   void check() const {
     if (info_.layout == kJagged) return check_jagged();
     for (const std::int64_t length : info_.dense_shape) {
-      if (length < 0) fail("shape", "lengths from 0", base::list_text(info_.dense_shape));
+      if (length < 0) fail("shape", "lengths of 0 or more", base::list_text(info_.dense_shape));
     }
     if (info_.layout == "sparse_coo") return check_coo();
     check_compressed();
@@ -120,7 +120,7 @@ class Checker {
       while (d < depth && at.at(d * count + i) == at.at(d * count + i - 1)) ++d;
       if (d < depth && at.at(d * count + i) > at.at(d * count + i - 1)) continue;
       fail("indices", "increasing coordinates, as the tensor is coalesced",
-           "others at entry " + number(i));
+           "entry " + number(i) + " at or below the entry before it");
     }
   }
 
@@ -227,7 +227,7 @@ class Checker {
            number(compressed.shape().back()));
     }
     if (values.shape()[batch_dims] != count) {
-      fail(parts[2], number(count) + " of them", number(values.shape()[batch_dims]));
+      fail(parts[2], number(count) + ", one for each index", number(values.shape()[batch_dims]));
     }
     const Indices offsets(compressed, where_);
     const Indices minor(plain, where_);
@@ -240,9 +240,12 @@ class Checker {
   void check_major_axis(const Parts& parts, const Indices& offsets, std::int64_t first_offset,
                         const Indices& minor, std::int64_t first_index, std::int64_t num_major,
                         std::int64_t count, std::int64_t length) const {
-    if (offsets.at(first_offset) != 0) fail(parts[0], "0 first", number(offsets.at(first_offset)));
+    if (offsets.at(first_offset) != 0) {
+      fail(parts[0], "0 as the first offset", number(offsets.at(first_offset)));
+    }
     if (offsets.at(first_offset + num_major) != count) {
-      fail(parts[0], number(count) + " last", number(offsets.at(first_offset + num_major)));
+      fail(parts[0], number(count) + " as the last offset",
+           number(offsets.at(first_offset + num_major)));
     }
     for (std::int64_t major = 0; major < num_major; ++major) {
       const std::int64_t begin = offsets.at(first_offset + major);

@@ -51,7 +51,8 @@ void read_order(const Value& value, const std::string& where, Sidecar& extra) {
   for (const auto& [path, positions] : paths->members) {
     std::vector<std::size_t> order = positions_of(positions);
     if (order.empty()) {
-      warn_ignored(where, "\"order\" of " + base::quote(path), "each position once", "others");
+      warn_ignored(where, "\"order\" of " + base::quote(path), "a list with each position once",
+                   "another value");
     } else {
       extra.order.insert_or_assign(path, std::move(order));
     }

@@ -293,7 +293,7 @@ class TreeBuilder {
     if (offsets.size() != 1 || offsets[0] < 1) {
       throw fail(path)
           .part("offsets of a jagged tensor")
-          .expected("one dimension of at least 1")
+          .expected("one dimension with a length of at least 1")
           .found(base::list_text(offsets));
     }
     if (dim < 1 || dim > values.size()) {
@@ -368,8 +368,8 @@ class TreeBuilder {
     if (range.stop > data_bytes_) {
       throw fail(path)
           .problem("data reaches into the document")
-          .expected("at most ", data_bytes_, " bytes")
-          .found(range.stop);
+          .expected("an end at byte ", data_bytes_, " or before")
+          .found("byte ", range.stop);
     }
     if (range.begin > range.stop) {
       throw fail(path)

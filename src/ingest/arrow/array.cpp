@@ -445,7 +445,7 @@ class Checker {
     for (std::int64_t i = 1; i <= array.length; ++i) {
       const std::int64_t next = offset(i);
       if (next < last || next > kMaxLength) {
-        throw corrupt().part("offset ", i).expected(last, " or more").found(next);
+        throw corrupt().part("offset ", i).expected(last, " to 2^48").found(next);
       }
       last = next;
     }

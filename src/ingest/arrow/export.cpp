@@ -171,7 +171,7 @@ void field_schema(const ArrowField& field, ArrowSchema* out) {
     throw base::unsupported()
         .part("data set: column ", base::quote(column.name()))
         .problem("Arrow has no such type")
-        .expected("lists of at most ", kMaxListLength, " elements in a row")
+        .expected("fixed-size lists of at most ", kMaxListLength, " elements")
         .found(length)
         .remedy("select() other columns");
   }

@@ -45,9 +45,9 @@ std::vector<ArrowColumn> arrow_columns(const ArrowType& batch, const std::string
 
 /// Adapts a column to `target`, the column of a requested schema. Lists of numbers become JSON if
 /// `target` is a string column, because nulls in lists of numbers would be NaN or bad rows. A
-/// nested column gets its inner shape from `target` if `target` is a column of numbers with `depth`
-/// inner dimensions: all dimensions of a ragged column, all but the first one of another column.
-/// Rows with another inner shape are then bad rows.
+/// nested column gets its inner shape from `target` if `target` is a column of numbers with
+/// `column.depth` inner dimensions: all dimensions of a ragged column, all but the first one of
+/// another column. Rows with another inner shape are then bad rows.
 void adapt_to(ArrowColumn& column, const Column& target);
 
 /// Compares the lengths of lists, and of the lists nested in them, with the dimensions of `shape`

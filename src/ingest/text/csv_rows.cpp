@@ -145,7 +145,7 @@ bool CsvRows::fields(const char* begin, const char* end) {
   return absent_.empty() || set_null(rows_.column(absent_.front()));
 }
 
-/// Stores the field with index `number` in the header.
+/// Stores a field of the current record. `number`: index of its column in the header.
 bool CsvRows::put(const CsvField& field, std::size_t number) {
   const std::size_t target = targets_[number];
   if (target == kIgnored) return true;

@@ -62,9 +62,9 @@ std::vector<std::string> matches_in(const Path& folder, const std::string& patte
 
 void expand(const Path& done, Path::iterator at, Path::iterator end, std::vector<Path>& found);
 
-/// Expands "**" to `done` and to the folders below it at any depth; as the last component, to the
-/// files in all these folders. Skips hidden entries. Does not follow links to folders, because they
-/// may form a cycle.
+/// Expands "**" to the folder `done` before it, and to the folders below `done` at any depth; as
+/// the last component, to the files in all these folders. Skips hidden entries. Does not follow
+/// links to folders, because they may form a cycle.
 void expand_below(const Path& done, Path::iterator at, Path::iterator end,
                   std::vector<Path>& found) {
   const auto next = std::next(at);

@@ -83,7 +83,8 @@ TEST(Sparse, IndicesOutOfRangeAreReported) {
   EXPECT_THAT(complaint(csr({0, 2, 2, 3}, {-1, 3, 0})), HasSubstr("expected 0 to 3, found -1"));
   EXPECT_THAT(complaint(csr({0, 2, 1, 3}, {1, 3, 0})), HasSubstr("nondecreasing"));
   EXPECT_THAT(complaint(csr({0, 9, 9, 3}, {1, 3, 0})), HasSubstr("up to 3, found 9"));
-  EXPECT_THAT(complaint(csr({0, 2, 2, 2}, {1, 3, 0})), HasSubstr("expected 3 last, found 2"));
+  EXPECT_THAT(complaint(csr({0, 2, 2, 2}, {1, 3, 0})),
+              HasSubstr("expected 3 as the last offset, found 2"));
   EXPECT_THAT(complaint(csr({0, 2, 2, 3}, {3, 1, 0})),
               HasSubstr("increasing numbers within a row"));
 }

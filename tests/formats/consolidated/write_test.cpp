@@ -318,7 +318,7 @@ TEST(ConsolidatedWrite, RefusesByKeyBeforeAnythingIsWritten) {
            "key \"a\": stack_dim: expected 0 to 63, found " + std::to_string(dim));
   }
   expect(invalid_argument, with("a", TensorDict(batch({2, -2}))),
-         "key \"a\": batch_size: expected lengths from 0, found -2");
+         "key \"a\": batch_size: expected lengths of 0 or more, found -2");
   for (const Value& value : {Value(Value::Tuple{{Value(1)}}), Value(1)}) {
     expect(invalid_argument, with("x", NonTensor{value, true, 0}),
            "key \"x\": stack of JSON values: expected a list, found ");

@@ -305,7 +305,7 @@ TEST(ArrowExport, RowsThatAreTooLongForAFixedSizeListAreRefused) {
       EXPECT_EQ(length, kMax + 1);
       EXPECT_EQ(error.code(), ErrorCode::unsupported);
       EXPECT_THAT(error.what(), HasSubstr("column \"w\": Arrow has no such type: expected lists of "
-                                          "at most 2147483647 elements in a row"));
+                                          "at most 2147483647 elements"));
     }
   }
 }

@@ -318,7 +318,7 @@ def test_unpickling_after_the_file_was_replaced_raises(path, tmp_path):
     other = tmp_path / "other"
     other.write_bytes(bytes(12))
     os.replace(other, path)
-    with pytest.raises(OSError, match="it was replaced since it was mapped"):
+    with pytest.raises(OSError, match="the file was replaced after the tensor was mapped"):
         pickle.loads(data)
 
 

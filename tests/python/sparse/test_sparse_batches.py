@@ -90,7 +90,9 @@ def test_batches_refuse_a_first_end_offset_that_is_not_0(tmp_path):
     ends = np.fromfile(path, np.int32)
     ends[0] = 1
     ends.tofile(path)
-    with pytest.raises(tenfold.CorruptFileError, match="crow_indices: expected 0 first, found 1"):
+    with pytest.raises(
+        tenfold.CorruptFileError, match="crow_indices: expected 0 as the first offset, found 1"
+    ):
         SparseMatrix(tmp_path / "m").batches(10)
 
 

@@ -268,7 +268,7 @@ def test_invalid_coordinates_are_refused():
         SparseMatrix.from_coo([0, 1], (np.zeros(1) for _ in "a"), [1.0, 2.0], (4, 4))
     with pytest.raises(ValueError, match=r"shape: expected \(rows, columns\)"):
         SparseMatrix.from_coo([0], [0], [1.0], (4,))
-    with pytest.raises(ValueError, match="expected lengths from 0"):
+    with pytest.raises(ValueError, match="expected lengths of 0 or more"):
         SparseMatrix.from_coo([], [], [], (-1, 4))
     with pytest.raises(ValueError, match='layout: expected "csr"'):
         SparseMatrix.from_coo([0], [0], [1.0], (4, 4), layout="lil")

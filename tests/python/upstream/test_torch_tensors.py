@@ -100,7 +100,7 @@ def test_invalid_sparse_indices_are_refused_before_construction(tmp_path):
         made = {
             "indices: expected 0 to 2, found 3": hostile(torch.eye(3).to_sparse(), "_indices", 3),
             "indices: expected 0 to 2, found -1": hostile(torch.eye(3).to_sparse(), "_indices", -1),
-            "crow_indices: expected 3 last, found 9": hostile(
+            "crow_indices: expected 3 as the last offset, found 9": hostile(
                 torch.eye(3).to_sparse_csr(), "crow_indices", 9
             ),
             "col_indices: expected 0 to 2, found 7": hostile(
