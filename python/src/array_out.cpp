@@ -241,10 +241,10 @@ nb::object ArrayMaker::make(const Leaf& leaf, const Tensor& tensor, const LeafNa
       }
     }
   }
-  const bool is_view = may_be_tied && use_torch_ && leaf.in_storage();
-  nb::object made = is_view            ? make_view(tensor, name)
-                    : leaf.is_nested() ? make_nested(leaf, tensor, name)
-                                       : make_one(tensor, name);
+  nb::object made;
+  if (may_be_tied && use_torch_ && leaf.in_storage()) made = make_view(tensor, name);
+  const bool is_view = made.is_valid();
+  if (!is_view) made = leaf.is_nested() ? make_nested(leaf, tensor, name) : make_one(tensor, name);
   if (use_torch_ && tied_.makes_mapped()) make_mapped(made, leaf, tensor);
   const bool is_placed = !place_.is_none() && !is_view;
   if (is_placed) made = place_(made);
@@ -264,11 +264,11 @@ nb::object ArrayMaker::make_view(const Tensor& tensor, const LeafName& name) {
     if (!place_.is_none()) base = place_(base);
     tied_.add(storage.data(), base);
   }
-  const nb::object made =
+  nb::object made =
       nb::module_::import_("tenfold._interop.arrays")
           .attr("tied_to")(base, text(tenfold::to_string(tensor.dtype())), tuple_of(tensor.shape()),
                            tuple_of(tensor.strides()), tensor.raw_data() - storage.data());
-  return made.is_none() ? make_one(tensor, name) : made;
+  return made.is_none() ? nb::object() : made;
 }
 
 /// Restores the leaf's autograd properties: a Parameter, or a tensor that requires a gradient.

@@ -78,8 +78,8 @@ class ArrayMaker {
   nb::object make_one(const Tensor& tensor, const LeafName& name) const;
   /// Returns `tensor` as a view of one torch tensor over all bytes of its buffer, so that leaves
   /// with the same buffer share a storage in torch. Creates the tensor over the buffer if
-  /// necessary. If the view is not possible, for example because it would be misaligned, returns a
-  /// tensor with its own storage.
+  /// necessary. Returns a null object if the view is not possible, for example because it would be
+  /// misaligned.
   nb::object make_view(const Tensor& tensor, const LeafName& name);
   nb::object make_numpy(const Tensor& tensor, const LeafName& name) const;
   void make_mapped(nb::object& made, const Leaf& leaf, const Tensor& tensor) const;

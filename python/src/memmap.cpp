@@ -90,7 +90,7 @@ nb::tuple write_into(const NodeHandle& tree, PathArgument path, bool zeros, int 
 /// Adds a leaf to a memmap folder, and returns the path of its file. `sizes`: a tensor int64 [n, k]
 /// for a nested tensor, or None.
 nb::object add_leaf(PathArgument folder, nb::handle key, const std::string& dtype,
-                    IntsArgument shape, IntsArgument sizes, bool existing_ok, bool robust_names) {
+                    IntsArgument shape, nb::handle sizes, bool existing_ok, bool robust_names) {
   const Path where = path_from(folder);
   NewLeaf leaf;
   leaf.key = utf8(key);
@@ -215,7 +215,7 @@ void bind_memmap(nb::module_& module) {
       "existing_ok"_a, "robust_names"_a,
       nb::sig("def add_memmap_leaf(folder: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
               "key: str, dtype: str, shape: collections.abc.Sequence[int], "
-              "sizes: collections.abc.Sequence[int] | None, existing_ok: bool, robust_names: bool) "
+              "sizes: object | None, existing_ok: bool, robust_names: bool) "
               "-> str"));
   module.def("add_memmap_node", &add_node, "folder"_a, "key"_a, "batch_size"_a, "robust_names"_a,
              nb::sig("def add_memmap_node(folder: str | bytes | os.PathLike[str] | "
