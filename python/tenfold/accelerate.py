@@ -290,7 +290,7 @@ def on_main(function: Callable[..., Result], *args: Any) -> Result:
 def _refuse_sharded(accelerator: Any, where: str) -> None:
     if accelerator.distributed_type in SHARDED:
         raise UnsupportedError(
-            f"{where}: expected training without sharding and XLA, found "
+            f"{where}: expected training without sharding or XLA, found "
             f"{accelerator.distributed_type.value}; use accelerator.{where}()"
         )
 

@@ -396,7 +396,9 @@ def test_the_tensors_of_an_object_are_filled(target):
 def test_tensors_that_state_dict_copies_are_refused_unless_strict_is_false(target):
     averages = CopiedAverages(["w", "v"])
     tenfold.save({"averages": {name: torch.ones(2) for name in averages.own}}, target)
-    match = r'"averages.w": .*tensor of the CopiedAverages, found one that state_dict\(\) creates'
+    match = (
+        r'"averages.w": .*tensor of the CopiedAverages, found a value that state_dict\(\) creates'
+    )
     with pytest.raises(tenfold.UnsupportedError, match=match):
         tenfold.load_into(averages, target)
     assert averages.own["v"].sum() == 0

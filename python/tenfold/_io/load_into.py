@@ -238,8 +238,8 @@ def _without_copies(state: Any, again: Any, kind: str, strict: bool) -> dict[str
 
 def _created(name: str, expected: str, target: str) -> UnsupportedError:
     return UnsupportedError(
-        f'target: key "{name}": it cannot be written in place: expected a {expected}, found one '
-        f"that state_dict() creates; strict=False omits it, {target}.load_state_dict("
+        f'target: key "{name}": it cannot be written in place: expected a {expected}, found a '
+        f"value that state_dict() creates; strict=False omits it, {target}.load_state_dict("
         "tenfold.load(path)) loads it"
     )
 

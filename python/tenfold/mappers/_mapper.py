@@ -422,8 +422,8 @@ def tree_of(mapper: StateMapper) -> dict[str, Any]:
     name = name_of(type(mapper))
     if name is None:
         raise UnsupportedError(
-            f"{type(mapper).__name__}: its class has no registered name: expected one; "
-            '@tenfold.register_mapper("...") gives it'
+            f"{type(mapper).__name__}: its class has no registered name: expected one; to "
+            'register a name, use @tenfold.register_mapper("...")'
         )
     config = mapper.config()
     if not isinstance(config, dict):

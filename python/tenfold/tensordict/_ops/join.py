@@ -523,7 +523,7 @@ def pad(tensordict: Any, pad_size: Any, value: float = 0.0) -> Any:
 
 def padded(td: Any, pad_size: Any, value: float, inplace: bool) -> Any:
     if inplace:
-        raise ValueError("pad: expected inplace=False, found True")
+        raise ValueError("pad() does not support inplace=True")
     return pad(td, pad_size, value)
 
 

@@ -300,7 +300,7 @@ def two_dims(dim0: int, dim1: int, ndim: int) -> tuple[int, int]:
 
 def _refuse_inplace(inplace: bool, what: str) -> None:
     if inplace:
-        raise ValueError(f"{what}: expected inplace=False, found True")
+        raise ValueError(f"{what}() does not support inplace=True")
 
 
 def assigned_batch_size(batch_size: Any) -> tuple[int, ...]:
@@ -620,7 +620,7 @@ def refuse_ragged(td: Any, at: int, what: str) -> None:
 def gather(td: Like, dim: int, index: Any, out: Any = None, *, inplace: bool = False) -> Like:
     torch = need_torch("gather")
     if inplace:
-        raise ValueError("gather: expected inplace=False, found True")
+        raise ValueError("gather() does not support inplace=True")
     ndim = len(td._batch_size)
     at = dim_in(dim, ndim, "gather", RuntimeError)
     shape = tuple(index.shape)
@@ -638,7 +638,7 @@ def gather(td: Like, dim: int, index: Any, out: Any = None, *, inplace: bool = F
 
 def repeat(td: Like, *repeats: Any, inplace: bool = False) -> Like:
     if inplace:
-        raise ValueError("repeat: expected inplace=False, found True")
+        raise ValueError("repeat() does not support inplace=True")
     if len(repeats) == 1 and not isinstance(repeats[0], int):
         repeats = tuple(repeats[0])
     ndim = len(td._batch_size)
@@ -675,7 +675,7 @@ def repeat_interleave(
 ) -> Like:
     torch = need_torch("repeat_interleave")
     if inplace:
-        raise ValueError("repeat_interleave: expected inplace=False, found True")
+        raise ValueError("repeat_interleave() does not support inplace=True")
     if dim is None:
         if len(td._batch_size) > 1:
             return td.reshape(-1).repeat_interleave(repeats, 0, output_size=output_size)
@@ -713,7 +713,7 @@ def flip(td: Like, dims: Any) -> Like:
 
 def roll(td: Like, shifts: Any, dims: Any = None, *, inplace: bool = False) -> Like:
     if inplace:
-        raise ValueError("roll: expected inplace=False, found True")
+        raise ValueError("roll() does not support inplace=True")
     batch_size = tuple(td._batch_size)
     if dims is None:
         return td.reshape(-1).roll(shifts, 0).reshape(batch_size)
@@ -737,7 +737,7 @@ def rot90(td: Like, k: int = 1, dims: Any = (0, 1)) -> Like:
 
 def masked_select(td: Like, mask: Any, *, inplace: bool = False) -> Like:
     if inplace:
-        raise ValueError("masked_select: expected inplace=False, found True")
+        raise ValueError("masked_select() does not support inplace=True")
     return td._rows(mask)
 
 
