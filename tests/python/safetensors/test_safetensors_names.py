@@ -222,7 +222,7 @@ def test_save_model_refuses_partially_overlapping_buffers(tmp_path: Path) -> Non
         with pytest.raises(RuntimeError):
             module.save_model(model, tmp_path / "m")
     ours.save_file({"a": SHARING[:4]}, tmp_path / "m")
-    with pytest.raises(RuntimeError, match=r"load_model: \['a', 'b'\]: these share memory"):
+    with pytest.raises(RuntimeError, match=r"load_model: \['a', 'b'\]: these tensors share memory"):
         ours.load_model(model, tmp_path / "m")
 
 
