@@ -165,7 +165,7 @@ def _stacked(entries: list[Any], dim: int) -> Any:
         if items.keys() != keys:
             odd = sorted(items.keys() ^ keys)
             raise ShapesDiffer(
-                f"stack: expected the same keys in all TensorDicts, found {odd} in some"
+                f"stack: expected the same keys in all TensorDicts, found {odd} in only some"
             )
     torch = need_torch("stack")
     with torch._C.DisableTorchFunctionSubclass():
@@ -434,6 +434,14 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     return made if out is None else _written("cat", out, made)
 
 
+def _keys_differ(call: str, keys: list[Any]) -> KeyNotFoundError:
+    sets = [set(one) for one in keys]
+    odd = sorted(set.union(*sets) - set.intersection(*sets), key=str)
+    return KeyNotFoundError(
+        f"{call}: expected the same keys in all TensorDicts, found {odd} in only some"
+    )
+
+
 def _joined(entries: list[Any], dim: int) -> Any:
     nodes = [node_of(entry) for entry in entries]
     if all(type(node) is stacked() for node in nodes):
@@ -449,9 +457,7 @@ def _joined(entries: list[Any], dim: int) -> Any:
     dicts = [node._entries() for node in nodes]
     keys = dicts[0].keys()
     if any(items.keys() != keys for items in dicts):
-        raise KeyNotFoundError(
-            "cat: expected the same keys in all TensorDicts, found different keys"
-        )
+        raise _keys_differ("cat", dicts)
     torch = need_torch("cat")
     made_items = {}
     for key in keys:
@@ -577,9 +583,7 @@ def pad_sequence(
     tds = [tree_or(item) for item in items]
     paths = tds[0].keys(True, True)
     if any(set(td.keys(True, True)) != set(paths) for td in tds):
-        raise KeyNotFoundError(
-            "pad_sequence: expected the same keys in all TensorDicts, found different keys"
-        )
+        raise _keys_differ("pad_sequence", [td.keys(True, True) for td in tds])
     ndim = len(tds[0].batch_size)
     new = (len(tds), *(max(td.batch_size[i] for td in tds) for i in range(ndim)))
     made = tds[0].empty(batch_size=()).empty(batch_size=new)
