@@ -84,7 +84,8 @@ def load_into(
             tensor that is not contiguous or not on the CPU; if `strict`, also a tensor that each
             call of ``state_dict()`` creates anew. For a numpy array of foreign byte order, or with
             strides that are negative or no multiple of the item size. If the ``state_dict()`` of an
-            object other than a module has values that are not tensors.
+            object that is no optimizer has values that are not tensors; for a module, only if
+            `strict`.
         FileNotFoundError, CorruptFileError, OSError: As for `open`.
 
     Example:
