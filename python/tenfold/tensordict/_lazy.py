@@ -573,7 +573,8 @@ class LazyStackedTensorDict(TensorDictBase):
             This stack.
 
         Raises:
-            RuntimeError, KeyError, TypeError: As for `TensorDict.update`.
+            RuntimeError, KeyError, ValueError, AttributeError, TypeError: As for
+                `TensorDict.update`.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -600,8 +601,7 @@ class LazyStackedTensorDict(TensorDictBase):
             This stack.
 
         Raises:
-            KeyError: If a key does not exist.
-            RuntimeError: If a shape does not fit.
+            KeyError, RuntimeError, TypeError: As for `TensorDict.update_`.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])

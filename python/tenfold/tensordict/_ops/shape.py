@@ -587,7 +587,13 @@ def chunk(td: Like, chunks: int, dim: int = 0) -> tuple[Like, ...]:
 def tensor_split(td: Like, indices_or_sections: Any, dim: int = 0) -> tuple[Like, ...]:
     at = dim_in(dim, len(td._batch_size), "tensor_split")
     rows = _row_probe(td, at, "tensor_split")
-    return td.split([len(part) for part in rows.tensor_split(indices_or_sections)], at)
+    sizes = [len(part) for part in rows.tensor_split(indices_or_sections)]
+    if sum(sizes) != len(rows):
+        raise RuntimeError(
+            "tensor_split: expected row indices in ascending order, found "
+            f"{list(map(int, indices_or_sections))}"
+        )
+    return td.split(sizes, at)
 
 
 def narrow(td: Like, dim: int, start: int, length: int) -> Like:
