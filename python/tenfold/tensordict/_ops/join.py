@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tenfold._errors import KeyNotFoundError
 from tenfold._interop import tensordict_package
-from tenfold._interop.arrays import dim_in, need_torch
+from tenfold._interop.arrays import dim_in, is_array, need_torch
 from tenfold._public import set_module
 from tenfold.tensordict._entries import (
     FOREIGN,
@@ -505,9 +505,11 @@ def pad(tensordict: Any, pad_size: Any, value: float = 0.0) -> Any:
     td = tensordict
     ndim = len(td.batch_size)
     if len(pad_size) > 2 * ndim:
-        raise RuntimeError(f"pad: expected at most {2 * ndim} numbers, found {len(pad_size)}")
+        raise RuntimeError(
+            f"pad: pad_size: expected at most {2 * ndim} numbers, found {len(pad_size)}"
+        )
     if len(pad_size) % 2:
-        raise RuntimeError(f"pad: expected pairs of numbers, found {len(pad_size)} numbers")
+        raise RuntimeError(f"pad: pad_size: expected pairs of numbers, found {list(pad_size)}")
     pairs = [tuple(pad_size[i : i + 2]) for i in range(0, len(pad_size), 2)]
     new = list(td.batch_size)
     for dim, (before, after) in enumerate(pairs):
@@ -612,7 +614,14 @@ def gathered(td: T, name: str, keys: Any, out_key: Any, dim: int, keep_entries: 
     """Joins entries of one TensorDict into one entry."""
     join = getattr(need_torch(f"{name}_tensors"), name)
     entries = [walk(td, path_of(key)) for key in keys]
-    made = join([unwrapped(entry) for entry in entries], dim)
+    values = [unwrapped(entry) for entry in entries]
+    for key, entry, value in zip(keys, entries, values, strict=True):
+        if getattr(entry, "_is_non_tensor", False) and not is_array(value):
+            raise TypeError(
+                f'{name}_tensors: key "{".".join(path_of(key))}": expected a tensor, found '
+                f"{type(value).__name__}"
+            )
+    made = join(values, dim)
     if keep_entries:
         return td.set(out_key, made)
     removed: list[Any] = []
