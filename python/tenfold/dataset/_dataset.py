@@ -558,7 +558,7 @@ class Dataset(Growing):
                 "rename: expected a data set without map(), found one with it; rename before map()"
             )
         if not isinstance(names, Mapping):
-            raise TypeError(f"rename: names must be a dict, got {type(names).__name__}")
+            raise TypeError(f"rename: names: expected a dict, found {type(names).__name__}")
         pairs = []
         for old, new in names.items():
             if not isinstance(new, (str, tuple, list)):
@@ -568,7 +568,7 @@ class Dataset(Growing):
                 )
             path = [new] if isinstance(new, str) else list(new)
             if not path or not all(isinstance(key, str) and key for key in path):
-                raise ValueError(f"rename: new names must be non-empty str, got {new!r}")
+                raise ValueError(f"rename: new name: expected a non-empty str, found {new!r}")
             pairs.append((column_name("rename", old), [text("rename", key) for key in path]))
         view = self._view(("rename", (pairs,)))
         _check_validity_names(view.schema, {tuple(new): old for old, new in pairs})
