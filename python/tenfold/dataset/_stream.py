@@ -611,7 +611,9 @@ def _chosen(schema: Schema, columns: Iterable[str | tuple[str, ...]] | None) -> 
         column: Any = schema
         for key in keys:
             if not isinstance(column, Schema) or key not in column:
-                raise KeyNotFoundError(f"iterable dataset: no column {name!r}")
+                raise KeyNotFoundError(
+                    f"iterable dataset: no column {name!r}: expected one of {list(schema)}"
+                )
             column = column[key]
         into: Any = chosen
         for key in keys[:-1]:
