@@ -14,7 +14,14 @@ from tenfold import _core, _pickle
 from tenfold._errors import UnsupportedError, with_remedy
 from tenfold._interop.arrays import is_array
 from tenfold._interop.frameworks import decided, using
-from tenfold._options import UINT64_MAX, column_name, column_names, integer, text
+from tenfold._options import (
+    UINT64_MAX,
+    column_name,
+    column_names,
+    integer,
+    path_argument,
+    text,
+)
 from tenfold._options import function as callable_or_error
 from tenfold._public import set_module
 from tenfold.dataset._append import Growing, _validity
@@ -707,7 +714,7 @@ class Dataset(Growing):
 
         return save_rows(
             self,
-            path,
+            path_argument("save(path)", path),
             format=format,
             overwrite=overwrite,
             durable=durable,
