@@ -354,7 +354,7 @@ class WithExtraState(torch.nn.Linear):
 def test_extra_state_is_refused_unless_strict_is_false(target):
     module = WithExtraState(3, 2)
     tenfold.save(module.state_dict(), target)
-    with pytest.raises(tenfold.UnsupportedError, match=r'"_extra_state": .*one that state_dict'):
+    with pytest.raises(tenfold.UnsupportedError, match=r'"_extra_state": .*value that state_dict'):
         tenfold.load_into(module, target)
     report = tenfold.load_into(module, target, strict=False)
     assert (sorted(report.loaded), report.unexpected) == (["bias", "weight"], ("_extra_state",))
