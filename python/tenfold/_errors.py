@@ -94,5 +94,5 @@ def with_remedy(error: Raised, remedy: str) -> Raised:
 
 
 def index_error(index: int, size: int) -> IndexError:
-    """Returns the error for a row index that is out of range."""
-    return IndexError(f"row {index}: expected an index in [{-size}, {size}), found {index}")
+    """Returns the error for a position in a permutation that is out of range."""
+    return IndexError(f"permutation: expected a position in [{-size}, {size}), found {index}")

@@ -239,7 +239,7 @@ class LoadReport(_Report):
 @set_module("tenfold")
 @dataclass(frozen=True)
 class Promotion:
-    """A column whose type differs from that of its first value, or of bools among its numbers.
+    """A column whose type differs from the type of its first value, or whose bools became numbers.
 
     Nulls are not counted as values.
 

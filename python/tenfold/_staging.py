@@ -394,7 +394,7 @@ def _differences(folder: Path, document: bytes) -> list[str]:
         files = manifest["files"] if version == _VERSION else {}
         expected = {name: (int(each["bytes"]), str(each["crc32"])) for name, each in files.items()}
     except _INVALID as error:
-        return [f"{MANIFEST}: expected the document that the save wrote, found {error!r}"]
+        return [f"{MANIFEST}: expected a valid manifest, found an invalid one ({error!r})"]
     if version != _VERSION:
         raise UnsupportedError(
             f"{folder}: {MANIFEST}: expected version {_VERSION}, found {version!r}"

@@ -290,7 +290,7 @@ def on_main(function: Callable[..., Result], *args: Any) -> Result:
 def _refuse_sharded(accelerator: Any, where: str) -> None:
     if accelerator.distributed_type in SHARDED:
         raise UnsupportedError(
-            f"{where}: expected training without sharding and XLA, found "
+            f"{where}: expected training without sharding or XLA, found "
             f"{accelerator.distributed_type.value}; use accelerator.{where}()"
         )
 
@@ -315,7 +315,7 @@ def _target(accelerator: Any, output_dir: PathLike | None) -> Path:
         number = max([project.iteration, *(_number(path) + 1 for path in _numbered(directory))])
         return directory / f"checkpoint_{number}"
     if output_dir is None:
-        raise ValueError("save_state: output_dir must be a path, got None")
+        raise ValueError("save_state: output_dir: expected a path, found None")
     path = Path(output_dir).expanduser()
     if path.is_dir() and any(path.iterdir()) and not _is_checkpoint(path):
         raise FileExistsError(
@@ -344,7 +344,7 @@ def _source(accelerator: Any, input_dir: PathLike | None) -> Path:
             raise FileNotFoundError(f"{accelerator.project_dir}: it has no checkpoints")
         path = checkpoints[-1]
     else:
-        raise ValueError("load_state: input_dir must be a path, got None")
+        raise ValueError("load_state: input_dir: expected a path, found None")
     return path
 
 
@@ -352,7 +352,7 @@ def _directory(accelerator: Any, where: str) -> Path:
     """The folder of the checkpoints with automatic names."""
     if accelerator.project_dir is None:
         raise ValueError(
-            f"{where}: project_dir must be a path with automatic_checkpoint_naming, got None; "
+            f"{where}: project_dir: expected a path with automatic_checkpoint_naming, found None; "
             "Accelerator(project_dir=...) sets it"
         )
     return Path(accelerator.project_dir, "checkpoints")

@@ -118,7 +118,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
                 is not enough memory for copies.
         """
         if storage_options is not None:
-            raise TypeError("CheckpointIO: storage_options must be None: files are local")
+            raise TypeError("CheckpointIO: storage_options: expected None, as files are local")
         target = _local(path)
         tree = self._tree(checkpoint, target)
         # Create the parent folder now: Lightning may create a link to the checkpoint

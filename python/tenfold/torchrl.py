@@ -154,7 +154,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self, path: PathLike, max_size: int | None = None, *, mode: Literal["r", "r+"] = "r+"
     ) -> None:
         if mode not in ("r", "r+"):
-            raise ValueError(f'RingStorage: mode must be "r" or "r+", got {mode!r}')
+            raise ValueError(f'RingStorage: mode: expected "r" or "r+", found {mode!r}')
         self.path: Path = Path(os.path.abspath(path))
         self._mode: Literal["r", "r+"] = mode
         self._ring: Dataset | None = None
@@ -240,7 +240,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         try:
             slots, rows = self._slots(cursor), _rows(cursor, data)
             if len(rows) != len(slots):
-                raise ValueError(f"RingStorage: expected {len(slots)} rows, got {len(rows)}")
+                raise ValueError(f"RingStorage: expected {len(slots)} rows, found {len(rows)}")
             if not len(slots):
                 return
             values = _values(rows)
@@ -278,7 +278,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         """
         if isinstance(index, tuple):
             if len(index) != 1:
-                raise IndexError(f"RingStorage: expected one index, got {len(index)}")
+                raise IndexError(f"RingStorage: expected one index, found {len(index)}")
             index = index[0]
         length = len(self)
         if self._ring is None:
@@ -293,7 +293,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 return self.get(int(index))
             if index.ndim > 1 and index.dtype == torch.bool:
                 raise IndexError(
-                    f"RingStorage: expected a mask of 1 dimension, got {index.ndim} dimensions"
+                    f"RingStorage: expected a mask of 1 dimension, found {index.ndim} dimensions"
                 )
             if index.ndim > 1:
                 return self.get(index.reshape(-1)).reshape(index.shape)
@@ -404,7 +404,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         slots = torch.where(slots < 0, slots + self.max_size, slots)
         if len(slots) and not 0 <= int(slots.min()) <= int(slots.max()) < self.max_size:
             raise IndexError(
-                f"RingStorage: slots must be in [{-self.max_size}, {self.max_size}), got {cursor}"
+                f"RingStorage: slots: expected slots in [{-self.max_size}, {self.max_size}), "
+                f"found {cursor}"
             )
         return slots
 
@@ -691,7 +692,7 @@ def _ring_of(buffer: Any, where: str) -> RingStorage:
     storage = buffer.storage
     if not isinstance(storage, RingStorage):
         raise TypeError(
-            f"{where}: expected a buffer over a RingStorage, got {type(storage).__name__}"
+            f"{where}: expected a buffer over a RingStorage, found {type(storage).__name__}"
         )
     return storage
 
@@ -702,14 +703,14 @@ def _rows(cursor: Any, data: Any) -> TensorDictBase:
         data = LazyStackedTensorDict(*data, stack_dim=0)
     if not isinstance(data, TensorDictBase):
         raise TypeError(
-            "RingStorage: rows must be a TensorDict or a list of TensorDicts, got "
+            "RingStorage: rows: expected a TensorDict or a list of TensorDicts, found "
             f"{type(data).__name__}"
         )
     is_row = isinstance(cursor, int) or getattr(cursor, "ndim", 1) == 0
     rows = data.unsqueeze(0) if is_row else data
     if rows.ndim != 1:
         raise ValueError(
-            f"RingStorage: rows must have one batch dimension, got {list(rows.batch_size)}; "
+            f"RingStorage: rows: expected one batch dimension, found {list(rows.batch_size)}; "
             "data.reshape(-1) has one"
         )
     return rows

@@ -354,7 +354,7 @@ class WithExtraState(torch.nn.Linear):
 def test_extra_state_is_refused_unless_strict_is_false(target):
     module = WithExtraState(3, 2)
     tenfold.save(module.state_dict(), target)
-    with pytest.raises(tenfold.UnsupportedError, match=r'"_extra_state": .*one that state_dict'):
+    with pytest.raises(tenfold.UnsupportedError, match=r'"_extra_state": .*value that state_dict'):
         tenfold.load_into(module, target)
     report = tenfold.load_into(module, target, strict=False)
     assert (sorted(report.loaded), report.unexpected) == (["bias", "weight"], ("_extra_state",))
@@ -396,7 +396,9 @@ def test_the_tensors_of_an_object_are_filled(target):
 def test_tensors_that_state_dict_copies_are_refused_unless_strict_is_false(target):
     averages = CopiedAverages(["w", "v"])
     tenfold.save({"averages": {name: torch.ones(2) for name in averages.own}}, target)
-    match = r'"averages.w": .*tensor of the CopiedAverages, found one that state_dict\(\) creates'
+    match = (
+        r'"averages.w": .*tensor of the CopiedAverages, found a value that state_dict\(\) creates'
+    )
     with pytest.raises(tenfold.UnsupportedError, match=match):
         tenfold.load_into(averages, target)
     assert averages.own["v"].sum() == 0

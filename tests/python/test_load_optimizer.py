@@ -285,7 +285,7 @@ def test_state_keyed_by_parameter_names_is_loaded_by_name(tmp_path, suffix):
     ):
         assert_same(loaded.state[param], optimizer.state[expected])
     assert [group["lr"] for group in loaded.param_groups] == [0.001, 0.03]
-    refused(torch.optim.Adam(two_groups(other)), path, "expected an optimizer with parameter names")
+    refused(torch.optim.Adam(two_groups(other)), path, "expected unique names in the optimizer")
     state["state"]["other"] = {"step": torch.ones(())}
     path = tenfold.save(state, tmp_path / f"other{suffix}")
     refused(loaded, path, "1 unexpected")

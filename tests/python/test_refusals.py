@@ -30,15 +30,15 @@ REFUSED = {
     "function": (lambda: len, "found builtin_function_or_method"),
     "smaller storage": (
         lambda: _resized(torch.zeros(1000), 40),
-        "found a storage of only 40 bytes; it was resized",
+        "found a tensor whose storage has only 40 bytes",
     ),
     "smaller storage of a view": (
         lambda: _resized(torch.zeros(10)[5:], 39),
-        "found a storage of only 39 bytes; it was resized",
+        "found a tensor whose storage has only 39 bytes",
     ),
     "smaller storage of a parameter": (
         lambda: torch.nn.Parameter(_resized(torch.zeros(1000), 40)),
-        "found a storage of only 40 bytes; it was resized",
+        "found a tensor whose storage has only 40 bytes",
     ),
     "meta": (lambda: torch.zeros(1, device="meta"), "found a tensor on the meta device"),
     "quantized": (
@@ -215,5 +215,5 @@ def test_sizes_that_do_not_fit_int64_are_refused(target):
 
 def test_load_into_a_tensor_that_exceeds_its_storage_is_refused():
     tensor = _resized(torch.zeros(1000), 40)
-    with pytest.raises(tenfold.UnsupportedError, match="found a storage of only 40 bytes"):
+    with pytest.raises(tenfold.UnsupportedError, match="whose storage has only 40 bytes"):
         tenfold.load_into({"x": tensor}, {"x": torch.ones(1000)})

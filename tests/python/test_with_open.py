@@ -23,7 +23,7 @@ def test_entries_accessed_before_close_stay_valid_and_others_raise(saved: Path) 
     assert x.tolist() == [0, 1, 2]
     assert inner["x"] is x
     for call in (lambda: td["y"], lambda: inner["z"], lambda: td["n"], td.to_dict):
-        with pytest.raises(ValueError, match="saved: closed: open it again"):
+        with pytest.raises(ValueError, match="saved: it was closed; open it again"):
             call()
 
 

@@ -103,7 +103,7 @@ def _refused(obj: object, remedy: str = "") -> tuple[str, str, str, str]:
     return ("refused", expected, name, remedy)
 
 
-def _refused_tensor(what: str, remedy: str) -> tuple[str, str, str, str]:
+def _refused_tensor(what: str, remedy: str = "") -> tuple[str, str, str, str]:
     return ("refused", "a dense tensor", what, remedy)
 
 
@@ -130,21 +130,21 @@ def _torch_tensor(torch: Any, tensor: Any, memo: dict[Any, Any]) -> tuple[Any, .
     if tensor.is_quantized:
         return _refused_tensor("a quantized tensor", "store int_repr() and its parameters")
     if tensor.is_meta:
-        return _refused_tensor("a tensor on the meta device", "it has no bytes")
+        return _refused_tensor("a tensor on the meta device, which has no bytes")
     plain_dispatch = (torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl)
     if type(tensor).__torch_dispatch__ not in plain_dispatch:  # it represents other tensors
         cls = type(tensor)
         return _refused_tensor(f"a {cls.__module__}.{cls.__qualname__}", "store its parts")
     name = arrays.dtype_name(tensor.dtype)
     if name not in arrays.DTYPES:
-        return _refused_tensor(f"dtype {name}", "convert it first")
+        return ("refused", "a dtype that files can store", f"dtype {name}", "convert it first")
     plain = _plain(torch, tensor, memo)
     if plain.numel() and plain.data_ptr() == 0:
-        return _refused_tensor("a storage without bytes", "it was released")
+        return _refused_tensor("a tensor whose storage has no bytes")
     size = plain.untyped_storage().nbytes()
     end = plain.storage_offset() + arrays.extent(plain.shape, plain.stride())
     if plain.numel() and size < end * plain.element_size():
-        return _refused_tensor(f"a storage of only {size} bytes", "it was resized")
+        return _refused_tensor(f"a tensor whose storage has only {size} bytes")
     return (
         "memory",
         plain.data_ptr(),

@@ -67,8 +67,8 @@ def duplicate_names(
         whole = {name for name in group if is_whole_storage(tensors[name])}
         if not whole:
             raise RuntimeError(
-                f"{call}: {sorted(group)}: these share memory, and none covers its whole "
-                "storage: expected a tensor that does; clone() the tensors first"
+                f"{call}: {sorted(group)}: these tensors share memory, and none covers its "
+                "whole storage: expected a tensor that does; clone() the tensors first"
             )
         keep = min(whole.intersection(preferred) or whole)
         kept[keep] = sorted(group - {keep})

@@ -96,7 +96,7 @@ def save(
     rows = getattr(type(obj), "_save_rows", None)
     if rows is not None:
         if not checksums:
-            raise ValueError("save: checksums must be true for a data set, got False")
+            raise ValueError("save: checksums: expected true for a data set, found false")
         done: Path = rows(
             obj,
             path,

@@ -84,7 +84,8 @@ def load_into(
             tensor that is not contiguous or not on the CPU; if `strict`, also a tensor that each
             call of ``state_dict()`` creates anew. For a numpy array of foreign byte order, or with
             strides that are negative or no multiple of the item size. If the ``state_dict()`` of an
-            object other than a module has values that are not tensors.
+            object that is no optimizer has values that are not tensors; for a module, only if
+            `strict`.
         FileNotFoundError, CorruptFileError, OSError: As for `open`.
 
     Example:
@@ -238,8 +239,8 @@ def _without_copies(state: Any, again: Any, kind: str, strict: bool) -> dict[str
 
 def _created(name: str, expected: str, target: str) -> UnsupportedError:
     return UnsupportedError(
-        f'target: key "{name}": it cannot be written in place: expected a {expected}, found one '
-        f"that state_dict() creates; strict=False omits it, {target}.load_state_dict("
+        f'target: key "{name}": it cannot be written in place: expected a {expected}, found a '
+        f"value that state_dict() creates; strict=False omits it, {target}.load_state_dict("
         "tenfold.load(path)) loads it"
     )
 

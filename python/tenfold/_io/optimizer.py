@@ -148,8 +148,9 @@ class _Plan:
             isinstance(number, str) for group in self._sources for number in group.params
         ):
             raise ValueError(
-                "source: its state is keyed by parameter names: expected an optimizer with "
-                "parameter names, Optimizer(model.named_parameters()), found one without names"
+                "source: its state is keyed by parameter names: expected unique names in the "
+                "optimizer, as in Optimizer(model.named_parameters()), found no names, or "
+                "duplicates"
             )
         if rename is not None and not pairing.by_name:
             raise ValueError(

@@ -968,7 +968,7 @@ class CheckpointManager:
         number = None if step is None else integer("restore: step", step, 0)
         place = None if path is None else os.fspath(path)
         if not place and place is not None:
-            raise ValueError("restore: path: expected a path, found an empty one")
+            raise ValueError("restore: path: expected a path, found an empty string")
         check = self._check if verify is None else check_name(verify)
         discard_later = boolean("restore: discard_later", discard_later)
         try:

@@ -115,7 +115,7 @@ class Comparison:
         require_equal("save: step", [message["step"] for message in messages])
         require_equal("save: entries", [message["entries"] for message in messages])
         require_equal("save: entries with DTensors", [message["sharded"] for message in messages])
-        require_equal("save: entries of each rank", [message["per_rank"] for message in messages])
+        require_equal("save: per-rank entries", [message["per_rank"] for message in messages])
         first = messages[0]
         for name, (structure, values) in first["digests"].items():
             other = [message["digests"][name] for message in messages]

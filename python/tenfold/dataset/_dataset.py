@@ -14,7 +14,14 @@ from tenfold import _core, _pickle
 from tenfold._errors import UnsupportedError, with_remedy
 from tenfold._interop.arrays import is_array
 from tenfold._interop.frameworks import decided, using
-from tenfold._options import UINT64_MAX, column_name, column_names, integer, text
+from tenfold._options import (
+    UINT64_MAX,
+    column_name,
+    column_names,
+    integer,
+    path_argument,
+    text,
+)
 from tenfold._options import function as callable_or_error
 from tenfold._public import set_module
 from tenfold.dataset._append import Growing, _validity
@@ -558,7 +565,7 @@ class Dataset(Growing):
                 "rename: expected a data set without map(), found one with it; rename before map()"
             )
         if not isinstance(names, Mapping):
-            raise TypeError(f"rename: names must be a dict, got {type(names).__name__}")
+            raise TypeError(f"rename: names: expected a dict, found {type(names).__name__}")
         pairs = []
         for old, new in names.items():
             if not isinstance(new, (str, tuple, list)):
@@ -568,7 +575,7 @@ class Dataset(Growing):
                 )
             path = [new] if isinstance(new, str) else list(new)
             if not path or not all(isinstance(key, str) and key for key in path):
-                raise ValueError(f"rename: new names must be non-empty str, got {new!r}")
+                raise ValueError(f"rename: new name: expected a non-empty str, found {new!r}")
             pairs.append((column_name("rename", old), [text("rename", key) for key in path]))
         view = self._view(("rename", (pairs,)))
         _check_validity_names(view.schema, {tuple(new): old for old, new in pairs})
@@ -707,7 +714,7 @@ class Dataset(Growing):
 
         return save_rows(
             self,
-            path,
+            path_argument("save(path)", path),
             format=format,
             overwrite=overwrite,
             durable=durable,

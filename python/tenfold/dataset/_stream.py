@@ -242,7 +242,7 @@ class IterableDataset(_Base):
         worker = _worker()
         rank, world_size = self._ranks()
         if worker is not None:
-            # The workers of one iterator have the same number, other iterators another number.
+            # Equal in all workers of one iterator, different in the workers of another iterator.
             loader = (worker.seed - worker.id) ^ worker.num_workers
             return self._in_worker(worker.id, worker.num_workers, loader, rank, world_size)
         self._assignment = self._assignment if self._resumes else Assignment.fresh(world_size, 1)
@@ -411,8 +411,9 @@ class IterableDataset(_Base):
                 raise UnsupportedError(
                     "iterable dataset: state_dict: expected an iterator of the DataLoader, which "
                     "counts the returned batches, found none: it was released in the middle of the "
-                    "epoch or at its end, or iterates over another data set with this one; call "
-                    "state_dict() within the loop or, after the last batch, call set_epoch() first"
+                    "epoch or at its end, or iterates over another data set that contains this "
+                    "one; call state_dict() within the loop or, after the last batch, call "
+                    "set_epoch() first"
                 )
             _, world_size = self._ranks()
             size = made.num_records if rows is None else rows
@@ -610,7 +611,9 @@ def _chosen(schema: Schema, columns: Iterable[str | tuple[str, ...]] | None) -> 
         column: Any = schema
         for key in keys:
             if not isinstance(column, Schema) or key not in column:
-                raise KeyNotFoundError(f"iterable dataset: no column {name!r}")
+                raise KeyNotFoundError(
+                    f"iterable dataset: no column {name!r}: expected one of {list(schema)}"
+                )
             column = column[key]
         into: Any = chosen
         for key in keys[:-1]:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 REMEDY = (
-    "tenfold.distributed.SavePlanner saves plain tuples with tensors and, if the StorageWriter has "
-    "allow_opaque=True, objects, as the bytes of torch.save"
+    "tenfold.distributed.SavePlanner saves plain tuples with tensors; if the StorageWriter has "
+    "allow_opaque=True, it also saves objects, as the bytes that torch.save writes"
 )
 
 

@@ -127,8 +127,8 @@ class Items:
             for key, value in zip(keys, values, strict=True):
                 if "key" in value:
                     raise ValueError(
-                        'value: entry "key": expected another name, found the name of the column '
-                        "of keys"
+                        'value: entry "key": expected another name, because the column of the '
+                        'keys is named "key"'
                     )
                 rows.append({"key": key, **value})
             ingest.add_rows(rows, 0)

@@ -65,10 +65,10 @@ def register_mapper(name: str) -> Callable[[Thing], Thing]:
         ...     return torch.nn.Sequential(torch.nn.Linear(2, width), torch.nn.ReLU())
     """
     if not isinstance(name, str) or not name:
-        found = name if isinstance(name, str) else type(name).__name__
+        found = repr(name) if isinstance(name, str) else type(name).__name__
         raise TypeError(
             f'register_mapper: expected a name, as in @tenfold.register_mapper("mlp"), '
-            f"found {found!r}"
+            f"found {found}"
         )
 
     def register(mapped: Thing) -> Thing:
@@ -422,8 +422,8 @@ def tree_of(mapper: StateMapper) -> dict[str, Any]:
     name = name_of(type(mapper))
     if name is None:
         raise UnsupportedError(
-            f"{type(mapper).__name__}: its class has no registered name: expected one; "
-            '@tenfold.register_mapper("...") gives it'
+            f"{type(mapper).__name__}: its class has no registered name: expected one; to "
+            'register a name, use @tenfold.register_mapper("...")'
         )
     config = mapper.config()
     if not isinstance(config, dict):

@@ -64,8 +64,9 @@ class ModuleStateMapper(StateMapper):
             )
         self.module: Any = factory(**self.factory_config) if module is None else module
         if not isinstance(self.module, torch.nn.Module):
+            part = f'factory "{factory_name}"' if module is None else "module"
             raise TypeError(
-                f'ModuleStateMapper: factory "{factory_name}": expected a torch.nn.Module, found '
+                f"ModuleStateMapper: {part}: expected a torch.nn.Module, found "
                 f"{type(self.module).__name__}"
             )
 

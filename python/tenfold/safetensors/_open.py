@@ -76,11 +76,13 @@ class safe_open:  # noqa: N801 - safetensors' name
     ) -> None:
         if framework not in _FRAMEWORKS:
             raise UnsupportedError(
-                f'safe_open: framework must be "pt" or "np", got {framework!r}; open the file with '
-                "one of these and convert the tensors"
+                f'safe_open: framework: expected "pt" or "np", found {framework!r}; open the file '
+                "with one of these and convert the tensors"
             )
         if backend not in ("mmap", "pread"):
-            raise UnsupportedError(f'safe_open: backend must be "mmap" or "pread", got {backend!r}')
+            raise UnsupportedError(
+                f'safe_open: backend: expected "mmap" or "pread", found {backend!r}'
+            )
         self._path = os.fsdecode(filename)
         self._use_numpy = _FRAMEWORKS[framework] == "numpy"
         self._device = _checked_device(device, self._use_numpy)
@@ -214,7 +216,7 @@ def _checked_device(device: Any, use_numpy: bool) -> Any:
     if str(device) == "cpu":
         return None
     if use_numpy:
-        raise UnsupportedError(f'safe_open: device must be "cpu" for numpy, got {device!r}')
+        raise UnsupportedError(f'safe_open: device: expected "cpu" for numpy, found {device!r}')
     try:
         made = need_torch("safe_open").device(device)
     except (RuntimeError, TypeError) as error:
@@ -227,8 +229,8 @@ def metadata_of(metadata: Any) -> dict[str, str]:
     if metadata is None:
         return {}
     if not isinstance(metadata, dict):
-        raise TypeError(f"metadata: expected a dict of str, got {type(metadata).__name__}")
+        raise TypeError(f"metadata: expected a dict of str, found {type(metadata).__name__}")
     for key, value in metadata.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise TypeError(f"metadata: expected str keys and values, got {key!r}: {value!r}")
+            raise TypeError(f"metadata: expected str keys and values, found {key!r}: {value!r}")
     return dict(metadata)

@@ -110,7 +110,7 @@ def load(data: bytes) -> dict[str, Any]:
 def tensors_of(data: bytes, use_numpy: bool) -> dict[str, Any]:
     """Loads the tensors from the bytes of a file; see `load`."""
     if not isinstance(data, bytes):
-        raise TypeError(f"load: expected bytes, got {type(data).__name__}")
+        raise TypeError(f"load: expected bytes, found {type(data).__name__}")
     node, entries, _ = _core.read_flat_safetensors(data)
     tied = tied_of(use_numpy)
     # The result shares no memory with `data`, so it may be writable: mode "c".
@@ -215,7 +215,7 @@ def _check(tensors: Any, remedy: str = "call contiguous() first") -> None:
         remedy: End of the message about a tensor that is not contiguous.
     """
     if not isinstance(tensors, dict):
-        raise ValueError(f"expected a dict of torch tensors, got {type(tensors).__name__}")
+        raise ValueError(f"expected a dict of torch tensors, found {type(tensors).__name__}")
     _check_dense(tensors)
     shared = storages.overlapping(tensors)
     if shared:
@@ -226,7 +226,7 @@ def _check(tensors: Any, remedy: str = "call contiguous() first") -> None:
     for name, tensor in tensors.items():
         if not tensor.is_contiguous():
             raise ValueError(
-                f"key {name!r}: expected a contiguous tensor, got strides {tensor.stride()}; "
+                f"key {name!r}: expected a contiguous tensor, found strides {tensor.stride()}; "
                 f"{remedy}"
             )
 
@@ -236,17 +236,19 @@ def _check_dense(tensors: dict[Any, Any]) -> None:
     torch = need_torch("tenfold.safetensors")
     for name, tensor in tensors.items():
         if not isinstance(name, str):
-            raise TypeError(f"expected names of type str, got {name!r}")
+            raise TypeError(f"expected names of type str, found {name!r}")
         if not isinstance(tensor, torch.Tensor):
-            raise ValueError(f"key {name!r}: expected a torch tensor, got {type(tensor).__name__}")
+            raise ValueError(
+                f"key {name!r}: expected a torch tensor, found {type(tensor).__name__}"
+            )
         if tensor.is_nested:
             raise ValueError(
-                f"key {name!r}: expected a dense tensor, got a nested one; "
+                f"key {name!r}: expected a dense tensor, found a nested one; "
                 "torch.nested.to_padded_tensor() converts it"
             )
         if tensor.layout != torch.strided:
             raise ValueError(
-                f"key {name!r}: expected a dense tensor, got layout {tensor.layout}; to_dense() "
+                f"key {name!r}: expected a dense tensor, found layout {tensor.layout}; to_dense() "
                 "converts it, but may need much memory"
             )
 

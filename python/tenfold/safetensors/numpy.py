@@ -115,12 +115,12 @@ def load(data: bytes) -> dict[str, Any]:
 def _checked(arrays: Any) -> dict[str, Any]:
     np = numpy_module()
     if not isinstance(arrays, dict):
-        raise ValueError(f"expected a dict of numpy arrays, got {type(arrays).__name__}")
+        raise ValueError(f"expected a dict of numpy arrays, found {type(arrays).__name__}")
     checked = {}
     for name, array in arrays.items():
         if not isinstance(name, str):
-            raise TypeError(f"expected names of type str, got {name!r}")
+            raise TypeError(f"expected names of type str, found {name!r}")
         if not isinstance(array, np.ndarray):
-            raise ValueError(f"key {name!r}: expected a numpy array, got {type(array).__name__}")
+            raise ValueError(f"key {name!r}: expected a numpy array, found {type(array).__name__}")
         checked[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
     return checked

@@ -228,7 +228,7 @@ class _Rows:
         if not 0 <= col <= most:
             limit = f"0 to {most}" if most >= 0 else "none, as there are no columns"
             if col < 0 and self._num_cols is None:
-                limit = "a column from 0"
+                limit = "0 or more"
             raise ValueError(
                 f"{_WHAT}: row {self._num_rows}: column: expected {limit}, found {col}"
             )

@@ -22,14 +22,14 @@ _BLOCK_ELEMENTS = 16 << 20
 def product(matrix: SparseMatrix, dense: Any) -> Any:
     """``matrix @ dense``; see `SparseMatrix.__matmul__`."""
     if not arrays.is_array(dense):
-        raise TypeError(f"@: expected a dense tensor or array, got {type(dense).__name__}")
+        raise TypeError(f"@: expected a dense tensor or array, found {type(dense).__name__}")
     if refused := arrays.not_dense(dense):
-        raise TypeError(f"@: expected a dense tensor, got {refused}")
+        raise TypeError(f"@: expected a dense tensor, found {refused}")
     if arrays.has_mask(dense):
-        raise TypeError("@: expected a dense array, got one with masked elements; filled() it")
+        raise TypeError("@: expected a dense array, found one with masked elements; filled() it")
     if dense.ndim not in (1, 2) or dense.shape[0] != matrix.shape[1]:
         raise ValueError(
-            f"@: expected shape ({matrix.shape[1]},) or ({matrix.shape[1]}, n), got "
+            f"@: expected shape ({matrix.shape[1]},) or ({matrix.shape[1]}, n), found "
             f"{tuple(dense.shape)}"
         )
     if dense.ndim == 1:
@@ -68,7 +68,7 @@ def _axis(axis: Any) -> int:
     except TypeError:
         index = 2
     if isinstance(axis, bool) or not -2 <= index <= 1:
-        raise ValueError(f"sum: axis must be None, 0, 1, -1 or -2, got {axis!r}")
+        raise ValueError(f"sum: axis: expected None, 0, 1, -1 or -2, found {axis!r}")
     return index % 2
 
 

@@ -146,9 +146,11 @@ class LazyStackedTensorDict(TensorDictBase):
         found = [node_of(member) for member in members]
         ndims = {len(node._batch_size) for node in found if not isinstance(node, type(self))}
         if len(ndims) > 1:
+            path = "" if disk.opened is None else f"{disk.opened.path}: "
+            key = f'key "{".".join(disk.keys_above)}": ' if disk.keys_above else ""
             raise CorruptFileError(
-                "lazy stack: expected members with the same number of batch dimensions, "
-                f"found {sorted(ndims)}"
+                f"{path}{key}lazy stack: expected members with the same number of batch "
+                f"dimensions, found {sorted(ndims)}"
             )
         return members
 
@@ -361,11 +363,12 @@ class LazyStackedTensorDict(TensorDictBase):
     def _entry(self, key: str) -> Any:
         entries = [node._entry(key) for node in self._nodes() if node._has(key)]
         if not entries or len(entries) < len(self.tensordicts):
-            known = ", ".join(repr(one) for one in self._key_list())
-            raise KeyNotFoundError(
-                f'no key "{key}" that all members have: expected one of [{known}]'
-            )
+            raise self._no_key(key)
         return self._stacked(key, entries)
+
+    def _no_key(self, key: str) -> KeyNotFoundError:
+        known = ", ".join(repr(one) for one in self._key_list())
+        return KeyNotFoundError(f'no key "{key}" that all members have: expected one of [{known}]')
 
     def _stacked(self, key: str, entries: list[Any]) -> Any:
         kinds = {class_kind(type(entry)) for entry in entries}
@@ -444,7 +447,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
     def _require_entry(self, key: str) -> None:
         if not self._has(key):
-            raise KeyNotFoundError(f'no key "{key}" that all members have')
+            raise self._no_key(key)
 
     def _overwrite_at(self, key: str, value: Any, index: Any) -> None:
         entries = [node._entry(key) for node in self._nodes()]
@@ -570,7 +573,8 @@ class LazyStackedTensorDict(TensorDictBase):
             This stack.
 
         Raises:
-            RuntimeError, KeyError, TypeError: As for `TensorDict.update`.
+            RuntimeError, KeyError, ValueError, AttributeError, TypeError: As for
+                `TensorDict.update`.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -597,8 +601,7 @@ class LazyStackedTensorDict(TensorDictBase):
             This stack.
 
         Raises:
-            KeyError: If a key does not exist.
-            RuntimeError: If a shape does not fit.
+            KeyError, RuntimeError, TypeError: As for `TensorDict.update_`.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -732,9 +735,11 @@ class LazyStackedTensorDict(TensorDictBase):
 
     def _refuse_exclusive_keys(self, what: str) -> None:
         keys = set(self._key_list())
-        if any(set(node._key_list()) != keys for node in self._nodes()):
+        found = {key for node in self._nodes() for key in node._key_list()}
+        if found != keys:
             raise RuntimeError(
-                f"{what}: expected the same keys in all members, found different keys"
+                f"{what}: expected the same keys in all members, found {sorted(found - keys)} in "
+                "only some"
             )
 
     def flatten_keys(

@@ -229,7 +229,7 @@ def flatten(
     start = dim_in(0 if start_dim is None else start_dim, ndim, "flatten")
     end = dim_in(-1 if end_dim is None else end_dim, ndim, "flatten")
     if inplace:
-        raise ValueError("flatten: expected inplace=False, found True")
+        raise ValueError("flatten() does not support inplace=True")
     if end < start:
         raise ValueError(f"flatten: expected an end_dim of at least {start}, found {end}")
     if start == end:
@@ -251,7 +251,7 @@ def unflatten(stack: Any, dim: int, unflattened_size: Any, *, inplace: bool = Fa
     refuse_ragged(stack, at, "unflatten")
     lengths = unflattened(stack._batch_size[at], at, unflattened_size)
     if inplace:
-        raise ValueError("unflatten: expected inplace=False, found True")
+        raise ValueError("unflatten() does not support inplace=True")
     if len(lengths) == 1:
         return stack
     if 0 in lengths:  # the rows cannot be split into stacks
@@ -314,7 +314,7 @@ def repeat(stack: Any, *repeats: Any, inplace: bool = False) -> Any:
         repeats = tuple(repeats[0])
     ndim = len(stack._batch_size)
     if inplace:
-        raise ValueError("repeat: expected inplace=False, found True")
+        raise ValueError("repeat() does not support inplace=True")
     if len(repeats) != ndim:
         raise ValueError(
             f"repeat: expected {ndim} numbers, one for each batch dimension, found {len(repeats)}"

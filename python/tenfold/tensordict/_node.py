@@ -56,7 +56,7 @@ class Disk:
     def node(self) -> Any:
         opened = self.opened
         if opened is not None and opened.closed:
-            raise ValueError(f"{opened.path}: closed: open it again")
+            raise ValueError(f"{opened.path}: it was closed; open it again")
         return self._node
 
     @node.setter

@@ -143,7 +143,9 @@ class TensorLike(Primitives):
             >>> td.size(), td.size(0)
             (torch.Size([3]), 3)
         """
-        return self.batch_size if dim is None else self._batch_size[dim]
+        if dim is None:
+            return self.batch_size
+        return self._batch_size[arrays.dim_in(dim, len(self._batch_size), "size")]
 
     def numel(self) -> int:
         """Returns the product of the lengths in the batch size, but at least 1."""
@@ -1961,7 +1963,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
-            RuntimeError: If the dtype of a result would be an integer dtype or bool.
+            RuntimeError: If `dim` repeats a dimension, or the dtype of a result would be an integer
+                dtype or bool.
             TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
@@ -1989,7 +1992,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
-            RuntimeError: If ``torch.nanmean`` does not support a tensor's dtype, such as int64.
+            RuntimeError: If `dim` repeats a dimension, or ``torch.nanmean`` does not support the
+                dtype of a tensor, such as int64.
             TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
@@ -2018,7 +2022,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
-            RuntimeError: If ``torch.nansum`` does not support a tensor's dtype, such as complex64.
+            RuntimeError: If `dim` repeats a dimension, or ``torch.nansum`` does not support the
+                dtype of a tensor, such as complex64.
             TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
@@ -2048,6 +2053,7 @@ class TensorLike(Primitives):
         Raises:
             IndexError: If a dimension does not exist.
             TypeError: If `dim` is "feature" and `keepdim` is true.
+            RuntimeError: If `dim` repeats a dimension.
 
         Example:
             >>> td.prod()["b", "c"]
@@ -2075,7 +2081,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
-            RuntimeError: If ``torch.std`` does not support a tensor's dtype, such as int64.
+            RuntimeError: If `dim` repeats a dimension, or ``torch.std`` does not support the dtype
+                of a tensor, such as int64.
             TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
@@ -2104,7 +2111,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
-            RuntimeError: If ``torch.var`` does not support a tensor's dtype, such as int64.
+            RuntimeError: If `dim` repeats a dimension, or ``torch.var`` does not support the dtype
+                of a tensor, such as int64.
             TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
@@ -2135,8 +2143,9 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
-            RuntimeError: If `q` is out of range, or is a tensor and its dtype is not that of the
-                tensors to reduce; if ``torch.quantile`` does not support a dtype, such as int64.
+            RuntimeError: If `dim` repeats a dimension; if `q` is out of range, or is a tensor and
+                its dtype is not that of the tensors to reduce; if ``torch.quantile`` does not
+                support a dtype, such as int64.
             TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
@@ -2224,6 +2233,7 @@ class TensorLike(Primitives):
         Raises:
             IndexError: If a dimension does not exist.
             TypeError: If `dim` is "feature" and `keepdim` is true.
+            RuntimeError: If `dim` repeats a dimension.
 
         Example:
             >>> TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).amax(0)["a"]
@@ -2249,6 +2259,7 @@ class TensorLike(Primitives):
         Raises:
             IndexError: If a dimension does not exist.
             TypeError: If `dim` is "feature" and `keepdim` is true.
+            RuntimeError: If `dim` repeats a dimension.
 
         Example:
             >>> TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).amin(0)["a"]
@@ -2321,8 +2332,8 @@ class TensorLike(Primitives):
         Raises:
             IndexError: If a dimension does not exist.
             TypeError: If `dim` is "feature" and `keepdim` is true.
-            RuntimeError: If torch cannot cast a result to the dtype of its tensor in `out`, such as
-                floats to integers.
+            RuntimeError: If `dim` repeats a dimension; if torch cannot cast a result to the dtype
+                of its tensor in `out`, such as floats to integers.
 
         Example:
             >>> td.logsumexp(0)["a"]

@@ -255,7 +255,7 @@ def test_automatic_checkpoint_naming_respects_total_limit(tmp_path) -> None:
 @pytest.mark.parametrize("call", [save_state, load_state])
 def test_automatic_checkpoint_naming_needs_a_project_directory(call) -> None:
     project = ProjectConfiguration(automatic_checkpoint_naming=True)
-    with pytest.raises(ValueError, match=r"project_dir must be a path .*, got None"):
+    with pytest.raises(ValueError, match=r"project_dir: expected a path .*, found None"):
         call(Training(project_config=project).accelerator)
 
 

@@ -130,7 +130,7 @@ def test_a_mask_of_several_dimensions_is_refused(tmp_path) -> None:
     buffer = make(tmp_path / "ring")
     buffer.extend(rows(0, 4))
     assert numbers(buffer[torch.tensor([True, False, True, False])]) == [0, 2]
-    with pytest.raises(IndexError, match="a mask of 1 dimension, got 2"):
+    with pytest.raises(IndexError, match="a mask of 1 dimension, found 2"):
         buffer[torch.tensor([[True, False], [True, False]])]
 
 
@@ -657,9 +657,9 @@ def test_misuse_raises_clear_errors(tmp_path) -> None:
     assert numbers(buffer[:]) == list(range(7))
     with pytest.raises(ValueError, match=r"reshape\(-1\)"):
         make(tmp_path / "other").extend(TensorDict({"x": torch.zeros(2, 3)}, [2, 3]))
-    with pytest.raises(TypeError, match=r"must be a TensorDict .*, got Tensor"):
+    with pytest.raises(TypeError, match=r"expected a TensorDict .*, found Tensor"):
         ReplayBuffer(storage=RingStorage(tmp_path / "other", 5)).extend(torch.zeros(3))
-    with pytest.raises(TypeError, match=r"must be a TensorDict .*, got Row"):
+    with pytest.raises(TypeError, match=r"expected a TensorDict .*, found Row"):
         ReplayBuffer(storage=RingStorage(tmp_path / "other", 5)).extend(
             Row(torch.zeros(3), batch_size=[3])
         )
@@ -667,7 +667,7 @@ def test_misuse_raises_clear_errors(tmp_path) -> None:
         make(tmp_path / "other").add(TensorDict({"text": "hello", "x": torch.zeros(1)}, []))
     assert not (tmp_path / "other").exists()
     in_memory = TensorDictReplayBuffer(storage=LazyTensorStorage(5))
-    with pytest.raises(TypeError, match="expected a buffer over a RingStorage, got LazyTensor"):
+    with pytest.raises(TypeError, match="expected a buffer over a RingStorage, found LazyTensor"):
         save_buffer(in_memory, tmp_path / "state")
     with pytest.raises(tenfold.UnsupportedError, match="prefetch"):
         save_buffer(make(tmp_path / "other", prefetch=2), tmp_path / "state")

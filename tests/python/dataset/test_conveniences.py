@@ -70,7 +70,7 @@ def test_invalid_renames_raise(ds: Dataset) -> None:
     with pytest.raises(ValueError, match="rename before map"):
         ds.map(dict).rename({"id": "x"})
     for new in ("", ()):
-        with pytest.raises(ValueError, match="new names must be non-empty"):
+        with pytest.raises(ValueError, match="new name: expected a non-empty"):
             ds.rename({"id": new})
     with pytest.raises(TypeError, match="rename: the new name of 'id': expected a str or a tuple"):
         ds.rename({"id": 5})  # type: ignore[dict-item]
@@ -151,7 +151,7 @@ def test_save_does_not_replace_foreign_or_protected_targets(ds: Dataset, tmp_pat
     with pytest.raises(FileExistsError):
         ds.save(tmp_path / "x.tdz", overwrite=False)
     assert (tmp_path / "x.tdz").read_text() == "mine"
-    with pytest.raises(ValueError, match="checksums must be true"):
+    with pytest.raises(ValueError, match="checksums: expected true"):
         tenfold.save(ds, tmp_path / "y", checksums=False)
 
 

@@ -40,7 +40,7 @@ def test_invalid_rows_are_named_by_number(tmp_path):
     path = tmp_path / "m"
     with pytest.raises(ValueError, match="row 1: column: expected 0 to 2, found 3"):
         SparseMatrix.build([{0: 1}, {3: 1}], path, num_cols=3)
-    with pytest.raises(ValueError, match="row 0: column: expected a column from 0, found -1"):
+    with pytest.raises(ValueError, match="row 0: column: expected 0 or more, found -1"):
         SparseMatrix.build([{-1: 1}], path)
     with pytest.raises(
         TypeError, match="row 1: expected a dict from column to element, found list"

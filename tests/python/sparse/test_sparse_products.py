@@ -128,17 +128,19 @@ def test_matrix_without_entries_is_all_zeros() -> None:
 
 def test_invalid_operands_and_axes_raise() -> None:
     matrix = SparseMatrix.from_scipy(scipy_matrix("csr"))
-    with pytest.raises(ValueError, match=r"@: expected shape \(25,\) or \(25, n\), got \(40, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"@: expected shape \(25,\) or \(25, n\), found \(40, 2\)"
+    ):
         matrix @ torch.ones(40, 2)
     for other in ([1, 2], torch.eye(25).to_sparse(), 3):
         with pytest.raises(TypeError, match="@: expected a dense"):
             matrix @ other
     for layout in (torch.strided, torch.jagged):
         nested = torch.nested.nested_tensor([torch.ones(2)] * 25, layout=layout)
-        with pytest.raises(TypeError, match="@: expected a dense tensor, got a nested"):
+        with pytest.raises(TypeError, match="@: expected a dense tensor, found a nested"):
             matrix @ nested
     for axis in (2, "x", True, 1.0, torch.tensor([0, 1])):
-        with pytest.raises(ValueError, match="sum: axis must be None, 0, 1, -1 or -2, got"):
+        with pytest.raises(ValueError, match="sum: axis: expected None, 0, 1, -1 or -2, found"):
             matrix.sum(axis)  # type: ignore[arg-type]
 
 
@@ -149,7 +151,9 @@ def test_subclasses_of_arrays_are_multiplied_as_arrays_unless_masked() -> None:
     for other in (np.matrix(dense), np.ma.masked_array(dense)):
         np.testing.assert_allclose(matrix @ other, x @ dense)
     masked = np.ma.masked_array(np.ones(25), [1] + [0] * 24)
-    with pytest.raises(TypeError, match="@: expected a dense array, got one with masked elements"):
+    with pytest.raises(
+        TypeError, match="@: expected a dense array, found one with masked elements"
+    ):
         matrix @ masked
 
 

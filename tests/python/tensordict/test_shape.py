@@ -100,6 +100,22 @@ def test_errors_of_split_name_the_accepted_sizes(build, sizes):
         td.split(sizes)
 
 
+def test_tensor_split_refuses_descending_row_indices():
+    td = TensorDict({"a": torch.zeros(3)}, [3])
+    for indices in ([2, 1], torch.tensor([2, 1])):
+        match = "tensor_split: expected row indices in ascending order, found [2, 1]"
+        with pytest.raises(RuntimeError, match=re.escape(match)):
+            td.tensor_split(indices)
+
+
+def test_size_and_reductions_name_the_existing_dimensions():
+    td = TensorDict({"a": torch.zeros(3)}, [3])
+    for call, name in ((td.size, "size"), (td.sum, "dim")):
+        match = f"{name}: expected a batch dimension from -1 to 0, found 4"
+        with pytest.raises(IndexError, match=match):
+            call(4)
+
+
 def test_repeat_without_batch_dimensions_takes_no_number():
     td = TensorDict({"x": torch.ones(3), "n": {"y": torch.tensor(1)}, "s": "text"})
     assert (td.repeat() == td).all()

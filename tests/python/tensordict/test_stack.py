@@ -599,6 +599,17 @@ def below(td):
     return TensorDict({"n": td})
 
 
+@pytest.mark.parametrize("join", [tenfold.stack, tenfold.tensordict.cat])
+def test_errors_name_the_keys_that_only_some_tensordicts_have(join):
+    tds = [TensorDict({key: torch.zeros(1), "all": torch.ones(1)}, [1]) for key in "ab"]
+    with pytest.raises((RuntimeError, KeyError), match=r"found \['a', 'b'\] in only some"):
+        join(tds)
+    with pytest.raises(RuntimeError, match=r"found \['a', 'b'\] in only some"):
+        tenfold.lazy_stack(tds).flatten_keys()
+    with pytest.raises(KeyError, match=r"no key \"a\" .*: expected one of \['all'\]"):
+        tenfold.lazy_stack(tds).fill_("a", 1)
+
+
 @pytest.mark.parametrize("nested", [lambda td: td, below])
 def test_a_result_with_keys_of_some_members_only_is_not_written(nested):
     tds = [nested(TensorDict({"a": 1, "b": 2})), nested(TensorDict({"a": 1}))]

@@ -143,7 +143,8 @@ class Separated:
             if not shards.shape:
                 raise UnsupportedError(
                     f"{where}: expected all ranks in the mesh of a tensor without dimensions, "
-                    f"found {value.device_mesh}; take the snapshot in a group of its ranks (pg=)"
+                    f"found {value.device_mesh}; pass pg=, a process group of the ranks in this "
+                    "mesh"
                 )
             # The engine expects at least one part.
             offsets = [(0,) * len(shards.shape)]

@@ -30,7 +30,7 @@ from tenfold._io.snapshot.manifest import (
 from tenfold._io.snapshot.ranks import Groups, Separated, globs_of_ddp, groups_of, write
 from tenfold._io.snapshot.reader import StateReader, read_tensor
 from tenfold._io.snapshot.states import RNGState, check, states_of
-from tenfold._options import text
+from tenfold._options import path_argument, text
 from tenfold._public import set_module
 from tenfold._ranks import rank_of
 
@@ -448,7 +448,7 @@ class PendingSnapshot:
 
 
 def _local(path: PathLike) -> str:
-    text = os.fsdecode(path)
+    text = os.fsdecode(path_argument("Snapshot(path)", path))
     if text.startswith("fs://"):
         return text[len("fs://") :]
     if "://" in text:

@@ -75,8 +75,8 @@ def kind_of(file: str) -> str:
     suffix = os.path.splitext(file)[1].lower()
     if suffix not in _SUFFIXES:
         raise UnsupportedError(
-            f"{file}: expected JSON lines, CSV, Parquet, Arrow, npy or npz, found another format "
-            f'(first bytes and suffix {suffix!r}); format="jsonl", for example, selects a format'
+            f"{file}: expected JSON lines, CSV, Parquet, Arrow, npy or npz, found other first "
+            f'bytes and the suffix {suffix!r}; to select a format, pass format="jsonl", for example'
         )
     return _SUFFIXES[suffix]
 

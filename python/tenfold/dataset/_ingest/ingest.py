@@ -11,7 +11,7 @@ from tenfold._progress import Shown
 from tenfold._public import set_module
 from tenfold._reports import IngestReport, Promotion
 from tenfold.dataset._dataset import Dataset
-from tenfold.dataset._ingest.options import refuse_folders
+from tenfold.dataset._ingest.options import is_path, refuse_folders
 from tenfold.dataset._ingest.text import (
     TEXT_FORMATS,
     checked_format,
@@ -250,10 +250,8 @@ def _refuse_csv_options(where: str, source: Any, na_values: list[str], separator
     """Raises ValueError if an option of CSV and TSV files was passed with another source."""
     for name, value in (("na_values", na_values), ("separator", separator)):
         if value:
-            raise ValueError(
-                f"{where}: {name}: expected only with CSV or TSV files, found a source of "
-                f"type {type(source).__name__}"
-            )
+            found = repr(os.fspath(source)) if is_path(source) else f"a {type(source).__name__}"
+            raise ValueError(f"{where}: {name}: expected only with CSV or TSV files, found {found}")
 
 
 def _opened(path: PathLike, report: Mapping[str, Any], on_error: str) -> Dataset:

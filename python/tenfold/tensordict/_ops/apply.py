@@ -62,7 +62,9 @@ class Plan:
         any_result = any_leaf = False
         nodes = [node_of(other) for other in others]
         for key, entry in td._entries().items():
-            theirs = [self._of_other(node, key) for node in nodes]
+            theirs = [
+                self._of_other(node, key, other) for node, other in zip(nodes, others, strict=True)
+            ]
             is_tensor = is_tensor_class(type(entry))
             is_value = class_kind(type(entry)) == VALUE and not is_tensor
             if self.is_leaf is not None:
@@ -125,11 +127,14 @@ class Plan:
             put_value(made, key, value)
         return made
 
-    def _of_other(self, node: Any, key: str) -> Any:
+    def _of_other(self, node: Any, key: str, other: Any) -> Any:
         if node is None or not node._has(key):
             if self.default is NOTHING:
                 if node is None:
-                    raise TypeError("apply: others: expected TensorDicts, found another object")
+                    raise TypeError(
+                        f'apply: others: expected a TensorDict with the key "{key}", found '
+                        f"{type(other).__name__}"
+                    )
                 node._entry(key)  # raises
             return self.default
         return node._entry(key)

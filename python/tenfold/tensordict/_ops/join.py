@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tenfold._errors import KeyNotFoundError
 from tenfold._interop import tensordict_package
-from tenfold._interop.arrays import dim_in, need_torch
+from tenfold._interop.arrays import dim_in, is_array, need_torch
 from tenfold._public import set_module
 from tenfold.tensordict._entries import (
     FOREIGN,
@@ -165,7 +165,7 @@ def _stacked(entries: list[Any], dim: int) -> Any:
         if items.keys() != keys:
             odd = sorted(items.keys() ^ keys)
             raise ShapesDiffer(
-                f"stack: expected the same keys in all TensorDicts, found {odd} in some"
+                f"stack: expected the same keys in all TensorDicts, found {odd} in only some"
             )
     torch = need_torch("stack")
     with torch._C.DisableTorchFunctionSubclass():
@@ -434,6 +434,14 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     return made if out is None else _written("cat", out, made)
 
 
+def _keys_differ(call: str, keys: list[Any]) -> KeyNotFoundError:
+    sets = [set(one) for one in keys]
+    odd = sorted(set.union(*sets) - set.intersection(*sets), key=str)
+    return KeyNotFoundError(
+        f"{call}: expected the same keys in all TensorDicts, found {odd} in only some"
+    )
+
+
 def _joined(entries: list[Any], dim: int) -> Any:
     nodes = [node_of(entry) for entry in entries]
     if all(type(node) is stacked() for node in nodes):
@@ -449,9 +457,7 @@ def _joined(entries: list[Any], dim: int) -> Any:
     dicts = [node._entries() for node in nodes]
     keys = dicts[0].keys()
     if any(items.keys() != keys for items in dicts):
-        raise KeyNotFoundError(
-            "cat: expected the same keys in all TensorDicts, found different keys"
-        )
+        raise _keys_differ("cat", dicts)
     torch = need_torch("cat")
     made_items = {}
     for key in keys:
@@ -499,9 +505,11 @@ def pad(tensordict: Any, pad_size: Any, value: float = 0.0) -> Any:
     td = tensordict
     ndim = len(td.batch_size)
     if len(pad_size) > 2 * ndim:
-        raise RuntimeError(f"pad: expected at most {2 * ndim} numbers, found {len(pad_size)}")
+        raise RuntimeError(
+            f"pad: pad_size: expected at most {2 * ndim} numbers, found {len(pad_size)}"
+        )
     if len(pad_size) % 2:
-        raise RuntimeError(f"pad: expected pairs of numbers, found {len(pad_size)} numbers")
+        raise RuntimeError(f"pad: pad_size: expected pairs of numbers, found {list(pad_size)}")
     pairs = [tuple(pad_size[i : i + 2]) for i in range(0, len(pad_size), 2)]
     new = list(td.batch_size)
     for dim, (before, after) in enumerate(pairs):
@@ -523,7 +531,7 @@ def pad(tensordict: Any, pad_size: Any, value: float = 0.0) -> Any:
 
 def padded(td: Any, pad_size: Any, value: float, inplace: bool) -> Any:
     if inplace:
-        raise ValueError("pad: expected inplace=False, found True")
+        raise ValueError("pad() does not support inplace=True")
     return pad(td, pad_size, value)
 
 
@@ -577,9 +585,7 @@ def pad_sequence(
     tds = [tree_or(item) for item in items]
     paths = tds[0].keys(True, True)
     if any(set(td.keys(True, True)) != set(paths) for td in tds):
-        raise KeyNotFoundError(
-            "pad_sequence: expected the same keys in all TensorDicts, found different keys"
-        )
+        raise _keys_differ("pad_sequence", [td.keys(True, True) for td in tds])
     ndim = len(tds[0].batch_size)
     new = (len(tds), *(max(td.batch_size[i] for td in tds) for i in range(ndim)))
     made = tds[0].empty(batch_size=()).empty(batch_size=new)
@@ -608,7 +614,14 @@ def gathered(td: T, name: str, keys: Any, out_key: Any, dim: int, keep_entries: 
     """Joins entries of one TensorDict into one entry."""
     join = getattr(need_torch(f"{name}_tensors"), name)
     entries = [walk(td, path_of(key)) for key in keys]
-    made = join([unwrapped(entry) for entry in entries], dim)
+    values = [unwrapped(entry) for entry in entries]
+    for key, entry, value in zip(keys, entries, values, strict=True):
+        if getattr(entry, "_is_non_tensor", False) and not is_array(value):
+            raise TypeError(
+                f'{name}_tensors: key "{".".join(path_of(key))}": expected a tensor, found '
+                f"{type(value).__name__}"
+            )
+    made = join(values, dim)
     if keep_entries:
         return td.set(out_key, made)
     removed: list[Any] = []

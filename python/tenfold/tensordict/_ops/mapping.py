@@ -314,7 +314,7 @@ def overwrite(td: Any, key: str, item: Any, non_blocking: bool) -> None:
     if isinstance(entry, UnbatchedTensor):
         entry = entry.data
     if isinstance(entry, (NonTensorData, NonTensorStack)) or node_of(entry) is not None:
-        raise RuntimeError(f'set_: key "{key}": expected a tensor, found a {type(entry).__name__}')
+        raise RuntimeError(f'set_: key "{key}": expected a tensor, found {type(item).__name__}')
     if arrays.torch_of(there) is None:
         there[...] = entry
     elif there is not entry:
@@ -362,7 +362,12 @@ def _write_at(there: Any, value: Any, index: Any) -> None:
     value = unwrapped(value)
     torch = arrays.torch_of(there)
     if torch is not None and not isinstance(value, (torch.Tensor, bool, int, float, complex)):
-        value = torch.as_tensor(value, device=there.device)
+        try:
+            value = torch.as_tensor(value, device=there.device)
+        except TypeError:
+            raise TypeError(
+                f"value: expected a number or a tensor, found {type(value).__name__}"
+            ) from None
     there[index] = value
 
 

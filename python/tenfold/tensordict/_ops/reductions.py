@@ -94,9 +94,9 @@ def _positions(dims: tuple[int, ...], ndim: int) -> tuple[int, ...]:
         IndexError: If a dimension is out of range.
         RuntimeError: If a dimension is repeated, as in ``torch.sum``.
     """
-    at = sorted(dim_in(one, ndim, "reduction") for one in dims)
+    at = sorted(dim_in(one, ndim, "dim") for one in dims)
     if len(set(at)) < len(at):
-        raise RuntimeError(f"reduction: expected each dimension once, found {list(dims)}")
+        raise RuntimeError(f"dim: expected each dimension once, found {list(dims)}")
     return tuple(at)
 
 

@@ -300,7 +300,7 @@ def two_dims(dim0: int, dim1: int, ndim: int) -> tuple[int, int]:
 
 def _refuse_inplace(inplace: bool, what: str) -> None:
     if inplace:
-        raise ValueError(f"{what}: expected inplace=False, found True")
+        raise ValueError(f"{what}() does not support inplace=True")
 
 
 def assigned_batch_size(batch_size: Any) -> tuple[int, ...]:
@@ -587,7 +587,13 @@ def chunk(td: Like, chunks: int, dim: int = 0) -> tuple[Like, ...]:
 def tensor_split(td: Like, indices_or_sections: Any, dim: int = 0) -> tuple[Like, ...]:
     at = dim_in(dim, len(td._batch_size), "tensor_split")
     rows = _row_probe(td, at, "tensor_split")
-    return td.split([len(part) for part in rows.tensor_split(indices_or_sections)], at)
+    sizes = [len(part) for part in rows.tensor_split(indices_or_sections)]
+    if sum(sizes) != len(rows):
+        raise RuntimeError(
+            "tensor_split: expected row indices in ascending order, found "
+            f"{list(map(int, indices_or_sections))}"
+        )
+    return td.split(sizes, at)
 
 
 def narrow(td: Like, dim: int, start: int, length: int) -> Like:
@@ -620,7 +626,7 @@ def refuse_ragged(td: Any, at: int, what: str) -> None:
 def gather(td: Like, dim: int, index: Any, out: Any = None, *, inplace: bool = False) -> Like:
     torch = need_torch("gather")
     if inplace:
-        raise ValueError("gather: expected inplace=False, found True")
+        raise ValueError("gather() does not support inplace=True")
     ndim = len(td._batch_size)
     at = dim_in(dim, ndim, "gather", RuntimeError)
     shape = tuple(index.shape)
@@ -638,7 +644,7 @@ def gather(td: Like, dim: int, index: Any, out: Any = None, *, inplace: bool = F
 
 def repeat(td: Like, *repeats: Any, inplace: bool = False) -> Like:
     if inplace:
-        raise ValueError("repeat: expected inplace=False, found True")
+        raise ValueError("repeat() does not support inplace=True")
     if len(repeats) == 1 and not isinstance(repeats[0], int):
         repeats = tuple(repeats[0])
     ndim = len(td._batch_size)
@@ -675,7 +681,7 @@ def repeat_interleave(
 ) -> Like:
     torch = need_torch("repeat_interleave")
     if inplace:
-        raise ValueError("repeat_interleave: expected inplace=False, found True")
+        raise ValueError("repeat_interleave() does not support inplace=True")
     if dim is None:
         if len(td._batch_size) > 1:
             return td.reshape(-1).repeat_interleave(repeats, 0, output_size=output_size)
@@ -713,7 +719,7 @@ def flip(td: Like, dims: Any) -> Like:
 
 def roll(td: Like, shifts: Any, dims: Any = None, *, inplace: bool = False) -> Like:
     if inplace:
-        raise ValueError("roll: expected inplace=False, found True")
+        raise ValueError("roll() does not support inplace=True")
     batch_size = tuple(td._batch_size)
     if dims is None:
         return td.reshape(-1).roll(shifts, 0).reshape(batch_size)
@@ -737,7 +743,7 @@ def rot90(td: Like, k: int = 1, dims: Any = (0, 1)) -> Like:
 
 def masked_select(td: Like, mask: Any, *, inplace: bool = False) -> Like:
     if inplace:
-        raise ValueError("masked_select: expected inplace=False, found True")
+        raise ValueError("masked_select() does not support inplace=True")
     return td._rows(mask)
 
 

@@ -87,9 +87,12 @@ class FieldMethods:
         if found is not NOTHING:
             return None if found is None else found[index]
         if default is NOTHING:
-            is_field = path_of(key)[0] in type(self)._field_names
-            kind = "entry" if is_field else "field"
-            raise KeyNotFoundError(f"{type(self).__name__}: no {kind} {key!r}")
+            names = type(self)._field_names
+            if path_of(key)[0] in names:
+                raise KeyNotFoundError(f"{type(self).__name__}: no entry {key!r}")
+            raise KeyNotFoundError(
+                f"{type(self).__name__}: no field {key!r}: expected one of {list(names)}"
+            )
         return default
 
     def set(
@@ -136,8 +139,11 @@ class FieldMethods:
             RuntimeError: If this object is locked.
         """
         name, *below = path_of(key)
-        if name not in type(self)._field_names:
-            raise KeyNotFoundError(f"{type(self).__name__}: no field {name!r}")
+        names = type(self)._field_names
+        if name not in names:
+            raise KeyNotFoundError(
+                f"{type(self).__name__}: no field {name!r}: expected one of {list(names)}"
+            )
         if below:
             self._tensordict.del_((name, *below))
         else:
