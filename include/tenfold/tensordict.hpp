@@ -68,8 +68,9 @@ struct NonTensor {
 /// A name, or none, for each batch dimension.
 using DimNames = std::vector<std::optional<std::string>>;
 
-/// The class_name of the node that represents an unreadable file (a README, a script) of a bundle.
-/// A bundle is a trainer's folder, opened as one tree of its files.
+/// The class_name of the node that represents an unreadable entry of a bundle: a README, a script,
+/// a folder of an unknown format, a symbolic link that is not followed. A bundle is a trainer's
+/// folder, opened as one tree of its files.
 inline constexpr std::string_view kRefusedEntry = "refused entry";
 
 /// The properties of a node other than its entries.

@@ -146,8 +146,8 @@ std::optional<Plan> plan_flat(const TensorDict& tree) {
   return plan;
 }
 
-/// True if tensordict can store these entries of a lazy stack along dimension `dim` without loss as
-/// one level of the structure document (StructureLevel in tree.cpp) with stacked tensors.
+/// True if the parts of a lazy stack along dimension `dim` can be stored without loss as one level
+/// of the structure document (StructureLevel in tree.cpp), in which their tensors are stacked.
 bool can_be_stacked(const std::vector<TensorDict>& parts, std::int64_t dim);
 
 bool items_can_be_stacked(const std::vector<TensorDict::Item>& items, std::int64_t dim) {

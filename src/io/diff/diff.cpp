@@ -347,8 +347,8 @@ bool starts_with(const KeyPath& path, const KeyPath& start) {
   return path.size() >= start.size() && std::equal(start.begin(), start.end(), path.begin());
 }
 
-/// Compares nodes. Reports a node that is in both trees as changed if it differs or is_unread().
-/// Handles a node that is in only one tree as follows:
+/// Compares nodes. Reports a node that is in both trees as changed if it differs, or if its content
+/// cannot be compared (is_unread()). Handles a node that is in only one tree as follows:
 ///
 /// - If the other tree has some of the node's entries, for example under flat names, reports the
 ///   node as changed, and does not report the nodes below it.

@@ -20,7 +20,7 @@ from tenfold.checkpoint import _live_tensors, _manager
 
 
 class Gate:
-    """A mock of the native manager. Its saves wait until the test sets `may_go_on`."""
+    """Wraps the native manager. Its saves wait until the test sets `may_go_on`."""
 
     def __init__(self, native):
         self._native = native

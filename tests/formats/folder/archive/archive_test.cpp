@@ -461,7 +461,7 @@ TEST(MemmapArchiveHostile, ReportsMissingTooShortAndTooLargeEntries) {
     std::vector<Entry> entries;
     std::string message;
   } cases[] = {
-      {{{"a.memmap", "12345678"}}, ": meta.json: file is missing: expected the folder"},
+      {{{"a.memmap", "12345678"}}, ": meta.json: file is missing"},
       {{{"meta.json", meta}}, ": tensor \"a\": leaf file is missing: expected a file"},
       {{{"meta.json", meta}, {"a.memmap", "1234567"}},
        "/a.memmap: tensor \"a\": the file is too short: expected 8 bytes, found 7"},

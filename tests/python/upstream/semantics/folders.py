@@ -1,4 +1,7 @@
-"""Runs a sequence of calls with both libraries, each in its own folder, and compares the files."""
+"""Runs a sequence of calls with both libraries, each in its own folder.
+
+Compares the results or exceptions of the calls, and the files.
+"""
 
 from __future__ import annotations
 
