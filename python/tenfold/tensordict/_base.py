@@ -2474,9 +2474,9 @@ class TensorDictBase(TensorLike):
         """Returns whether this node counts as memory-mapped.
 
         True for results of `memmap*` and `save` in folders or anonymous memory, and their nodes,
-        while they are locked. Also true for trees that were opened from a single file, by
-        `tenfold.open` or by `from_consolidated`, locked or not, until something other than tensor
-        values changes.
+        while they are locked. Also true, locked or not, for trees that `tenfold.open`,
+        `tenfold.load` or `from_consolidated` returned, until something other than tensor values
+        changes.
         """
         return memmap.is_memmap(self)
 

@@ -34,11 +34,12 @@ struct TableWriterOptions {
 /// Writes a data set next to `path`. commit() publishes it at `path` with a FolderReplacement,
 /// which is atomic where the file system can exchange folders. The memory in use does not grow with
 /// the number of rows, except for the checksums: 8 bytes for each 16 MiB of a file. If the writer
-/// is destroyed before commit(), nothing remains. The constructor removes the leftovers of a
-/// process that crashed while it replaced `path`. The schema is stored in the metadata sidecar
+/// is destroyed before commit(), nothing remains except folders above `path` that it created. The
+/// constructor removes the leftovers of a process that crashed while it replaced `path`. The schema
+/// is stored in the metadata sidecar
 /// (`%notes.json`), the checksums in `%checksums`; docs/datasets.md describes the layout of
 /// columns. If a write fails, for example because the disk is full, files may be incomplete: later
-/// calls that write, and commit(), throw Error(invalid_argument).
+/// calls that write rows, and commit(), throw Error(invalid_argument).
 ///
 /// Thread safety: one thread at a time.
 class TableWriter {
