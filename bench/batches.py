@@ -70,7 +70,7 @@ def _take(batches, count: int) -> None:
 
 
 def _endless(loader):
-    """Yields batches without end: a new epoch begins after the last batch of the one before."""
+    """Yields batches without end: after the last batch of an epoch, the next epoch begins."""
     while True:
         yield from loader
 
@@ -376,8 +376,8 @@ def order(work: Path, repetitions: int) -> Result:
 def views(work: Path, repetitions: int) -> Result:
     path = transitions(work)
     hold_in_memory(path)
-    # Many slices, so that a run takes only half a millisecond. A disturbance of the machine that
-    # lasts longer affects all contenders.
+    # Many slices (see `compare`), so that a run takes only half a millisecond. A disturbance of the
+    # machine that lasts longer affects all contenders.
     count, slices = 400, 40
     half = ROWS // 2
 

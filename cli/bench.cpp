@@ -16,11 +16,11 @@ namespace {
 
 constexpr const char* kBenchHelp =
     "read: tensors, sequentially; gather: random rows of the largest tensor.\n"
-    "Cold is from disk, after these files were dropped from the page cache ('-' if\n"
-    "that is not possible); warm is from memory. The limit is bare pread on at most\n"
-    "512 of these files, of at most as many bytes in pieces of the same size. Each\n"
-    "speed is the best of three runs. Speeds for only a few megabytes are mostly\n"
-    "noise. Nothing is written.";
+    "Cold is from disk, after the files of PATH were dropped from the page cache\n"
+    "('-' if that is not possible); warm is from memory. The limit is bare pread on\n"
+    "at most 512 of the files, of at most as many bytes in pieces of the same size.\n"
+    "Each speed is the best of three runs. Speeds for only a few megabytes are\n"
+    "mostly noise. Nothing is written.";
 
 struct BenchArguments {
   std::string path;

@@ -50,7 +50,8 @@ void for_each_readable(
     const std::function<void(const std::string& key, const TensorDict::Item& item)>& visit,
     const std::function<void(const std::string& key, const Error& error)>& fail);
 
-/// "float32 [3, 4]". For a nested tensor "float32 nested [3, 2]": 3 components of 2 dimensions.
+/// The dtype and shape of a leaf: "float32 [3, 4]". For a nested tensor "float32 nested [3, 2]": 3
+/// components of 2 dimensions.
 std::string leaf_text(const Leaf& leaf);
 
 }  // namespace tenfold::cli

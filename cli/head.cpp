@@ -33,7 +33,7 @@ struct Entry {
   TensorDict::Item item;
 };
 
-/// The only tensor or JSON value that the key names.
+/// Returns the tensor or JSON value that `options.key` names. Throws unless it names exactly one.
 Entry only_entry(const TensorDict& tree, const HeadArguments& options) {
   if (options.key.empty()) {
     throw Error(ErrorCode::invalid_argument)

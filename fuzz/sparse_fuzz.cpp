@@ -87,7 +87,7 @@ void use_compressed(const TensorDict& node) {
   }
 }
 
-/// Checks that every row is within the values.
+/// Checks that every row of a jagged tensor is within the tensor of its values.
 void use_jagged(const TensorDict& node) {
   const Shape& shape = node.info().dense_shape;
   const auto ragged = static_cast<std::size_t>(std::ranges::find(shape, -1) - shape.begin());

@@ -88,8 +88,9 @@ struct CheckpointManagerOptions {
   /// and no glob are stored as safetensors. Values that JSON can represent (no tuples,
   /// OrderedDicts, bytes, complex numbers or integer keys) are always stored as JSON.
   std::vector<std::pair<std::string, std::string>> formats{{"*", "safetensors"}};
-  /// Stores a file as a hard link if the highest step of the current line has an equal file for the
-  /// same entry. Compares each leaf of a memmap entry, and each file of other formats except JSON.
+  /// Stores a file as a hard link if the highest step of the current line (see CheckpointManager)
+  /// has an equal file for the same entry. Compares each leaf of a memmap entry, and each file of
+  /// other formats except JSON.
   bool share_unchanged = false;
   bool durable = true;  ///< fsync the files before save() returns
   int num_threads = 0;  ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
@@ -109,7 +110,8 @@ struct CheckpointSaveOptions {
 
 /// Options of CheckpointManager::restore(), find() and continue_from().
 struct CheckpointRestoreOptions {
-  std::optional<std::int64_t> step{};  ///< nullopt: the newest undamaged step of the current line
+  /// nullopt: the newest undamaged step of the current line (see CheckpointManager).
+  std::optional<std::int64_t> step{};
   /// The directory, or a step's folder, of another run; empty: the manager's directory.
   Path path{};
   CheckpointCheck check = CheckpointCheck::full;  ///< checks before the step is returned
@@ -131,8 +133,8 @@ struct RestoredCheckpoint {
   /// A dict of all entries, opened lazily. In a step that several processes saved, entries of ranks
   /// other than 0 are omitted.
   TensorDict state;
-  /// Newer steps that are damaged: steps of the same line, and steps whose line is unknown because
-  /// their `checkpoint.json` is missing or damaged.
+  /// Newer steps that are damaged: steps of the same line (see CheckpointManager), and steps whose
+  /// line is unknown because their `checkpoint.json` is missing or damaged.
   std::vector<SkippedCheckpoint> skipped;
 };
 

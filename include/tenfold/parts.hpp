@@ -50,10 +50,10 @@ struct CommitPartsOptions {
 /// crashed writers: hidden folders whose lease (`<folder>.lease`) no process holds.
 ///
 /// A job that writes several parts may stage them in `<path>/.<job>.tenfold-staging` while it holds
-/// the lease of that folder. It then moves them to `<path>/<job>-<name>` and commits them by name.
-/// Until the job releases the lease, calls whose options list no parts do not add the moved
-/// folders. If the job crashes before the commit, the next call removes the moved folders, except
-/// those with a name that a running job may have given.
+/// the lease of that folder. It then moves them to `<path>/<job>-<number>`, with at least six
+/// digits, and commits them by name. Until the job releases the lease, calls whose options list no
+/// parts do not add the moved folders. If the job crashes before the commit, the next call removes
+/// the moved folders.
 ///
 /// Throws Error(file_not_found) if a listed part does not exist. If the options list no parts, also
 /// throws it if a new folder has a name as part_name() returns it and one of the `count` parts is
