@@ -229,9 +229,10 @@ class TensorDictBase(TensorLike):
     ) -> Self:
         """Adds or replaces an entry and returns this TensorDict; creates nodes on the path.
 
-        A bool, int or float, rectangular nested lists or tuples of numbers, and arrays become
-        tensors; dicts become nodes; lists that contain a str become a NonTensorStack. Other
-        objects, such as str, single complex numbers and None, stay plain values.
+        A bool, int or float, and arrays become tensors; dicts become nodes. Lists and tuples of
+        numbers, of arrays of one shape or of TensorDicts are stacked. Other lists become a
+        NonTensorStack with one value for each item. Other objects, such as str, single complex
+        numbers, None and other tuples, stay plain values.
 
         Args:
             key: A str or a tuple of str.
@@ -243,9 +244,9 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            RuntimeError: If the shape of `item` does not begin with the batch size, or this
-                TensorDict is locked and the entry is not written in place; with `inplace`, as for
-                `set_`.
+            RuntimeError: If the shape of `item` does not begin with the batch size; if a list
+                contains TensorDicts that cannot be stacked; if this TensorDict is locked and the
+                entry is not written in place; with `inplace`, as for `set_`.
             KeyError: If `key` is neither a str nor a tuple of str, or a path leads through a
                 tensor or a plain value.
             AttributeError: If a path leads to a field that an object of a tensorclass lacks.

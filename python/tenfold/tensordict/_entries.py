@@ -12,7 +12,13 @@ from tenfold._errors import KeyNotFoundError
 from tenfold._interop import arrays, tensordict_package
 from tenfold.tensordict._node import stack_with_class, with_class
 from tenfold.tensordict._protocol import Primitives, dense, stacked
-from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor, ValueRows
+from tenfold.tensordict._values import (
+    NonTensorData,
+    NonTensorStack,
+    UnbatchedTensor,
+    ValueRows,
+    is_non_tensor,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -381,8 +387,8 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
         return dense()(value, batch_size, device, names=node._names)
     if value is None or isinstance(value, str):
         return NonTensorData(value, batch_size, node.device)
-    if isinstance(value, list) and value and _holds_text(value):
-        return _non_tensor_entry(key, NonTensorStack.from_list(value), node)
+    if isinstance(value, (list, tuple)):
+        return as_entry(key, list_entry(key, value), node)
     array = _array(key, value)
     if array is None:
         return NonTensorData(value, batch_size, node.device)
@@ -427,10 +433,57 @@ def _non_tensor_entry(key: str, value: Any, node: Any) -> Any:
     return value
 
 
-def _holds_text(values: list[Any]) -> bool:
-    return any(
-        isinstance(item, str) or (isinstance(item, list) and _holds_text(item)) for item in values
+def list_entry(key: str, items: list[Any] | tuple[Any, ...]) -> Any:
+    """Converts a list or tuple to one entry, as tensordict does by default.
+
+    Numbers, arrays of equal shape, TensorDicts or objects of a tensorclass are stacked, as are
+    nested lists of them. Any other list becomes a NonTensorStack with one value for each item; any
+    other tuple becomes a NonTensorData.
+
+    Raises RuntimeError if TensorDicts cannot be stacked, or only some items are TensorDicts.
+    """
+    made = stack_of(items)
+    if made is not None:
+        return made
+    if any(node_of(item) is not None for item in items):
+        raise RuntimeError(
+            f'key "{key}": expected a list of TensorDicts only, or of other items only, found '
+            f"{sorted({type(item).__name__ for item in items})}"
+        )
+    if isinstance(items, tuple):
+        return NonTensorData(items)
+    if any(is_non_tensor(item) for item in items):
+        return NonTensorStack(*items)
+    return NonTensorStack.from_list(items)
+
+
+def stack_of(items: list[Any] | tuple[Any, ...]) -> Any:
+    """Stacks items into an array or node; None if they are of another kind or differ in shape."""
+    # Tuples in a list are values, as in tensordict.
+    if items and all(isinstance(item, (list, type(items))) for item in items):
+        items = [stack_of(item) for item in items]
+    elif all(map(_is_number, {type(item): item for item in items}.values())):
+        try:
+            return arrays.make_array(items)
+        except TypeError:  # an int of more than 64 bits
+            return None
+    items = [foreign_entry(item, (), None) if _is_foreign(type(item)) else item for item in items]
+    if all(node_of(item) is not None for item in items):
+        return dense().stack(items)
+    if not all(map(arrays.is_array, items)):
+        return None
+    if len({shape_of(item) for item in items}) != 1:
+        return None
+    torch = arrays.torch_or_none()
+    if torch is None:
+        return arrays.numpy_module().stack(items)
+    return torch.stack(
+        [arrays.tensor_of(item) if arrays.torch_of(item) is None else item for item in items]
     )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float)) or arrays.is_numpy_number(value)
 
 
 def _on_device(array: Any, device: Any) -> Any:
@@ -449,7 +502,7 @@ def _on_device(array: Any, device: Any) -> Any:
 
 
 def _array(key: str, value: Any) -> Any:
-    """Converts a number, a nested list or tuple of numbers, or an array to a tensor.
+    """Converts a number or an array to a tensor.
 
     If the framework is numpy, returns a numpy array instead. Returns None for any other value, and
     for a Python complex. Raises TypeError, which names `key`, if torch has no dtype for a numpy
@@ -463,13 +516,13 @@ def _array(key: str, value: Any) -> Any:
         return value
     if arrays.torch_or_none() is None and arrays.is_array(value):
         return value
-    is_numbers = isinstance(value, (bool, int, float, list, tuple)) or arrays.is_numpy_number(value)
-    if not (is_numbers or arrays.is_array(value) or hasattr(value, "__dlpack__")):
+    is_number = _is_number(value)
+    if not (is_number or arrays.is_array(value) or hasattr(value, "__dlpack__")):
         return None
     try:
         return arrays.make_array(value)
     except (TypeError, ValueError) as error:
-        if is_numbers:
+        if is_number:
             return None
         if not isinstance(error, TypeError) or not arrays.is_array(value):
             raise

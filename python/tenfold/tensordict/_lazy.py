@@ -14,8 +14,10 @@ from tenfold.tensordict._entries import (
     NOTHING,
     TENSORCLASS,
     VALUE,
+    as_entry,
     called,
     class_kind,
+    list_entry,
     node_of,
     path_of,
     rewrapped,
@@ -417,6 +419,30 @@ class LazyStackedTensorDict(TensorDictBase):
         for node, part in zip(self._nodes(), self._parts(entry), strict=True):
             node._put(key, part)
 
+    def _put_list(self, key: str, items: list[Any]) -> None:
+        """Converts a list to one entry for each member, and sets the entries."""
+        parts = zip(self._nodes(), self._list_parts(key, items), strict=True)
+        entries = [(node, as_entry(key, part, node)) for node, part in parts]
+        check_members_unlocked(self)
+        self._mark_changed()
+        for node, entry in entries:
+            node._put(key, entry)
+
+    def _list_parts(self, key: str, items: list[Any]) -> Any:
+        """Splits a list into one value for each member; tensors may differ in shape."""
+        entry = list_entry(key, items)
+        if type(entry) is NonTensorStack and all(
+            is_array(item) or isinstance(item, list) for item in items
+        ):
+            parts = _unbound_list(items, self.stack_dim)
+            if len(parts) != len(self.tensordicts):
+                raise ValueError(
+                    f'key "{key}": expected an item for each of {len(self.tensordicts)} members, '
+                    f"found {len(parts)}"
+                )
+            return parts
+        return self._parts(mapping.entry_to_copy(key, entry, self))
+
     def _put_locked(self, key: str, entry: Any) -> None:
         for node, part in zip(self._nodes(), self._parts(entry), strict=True):
             node._put_locked(key, part)
@@ -438,8 +464,11 @@ class LazyStackedTensorDict(TensorDictBase):
 
     def _overwrite(self, key: str, item: Any, non_blocking: bool) -> None:
         self._require_entry(key)
-        entry = mapping.entry_to_copy(key, item, self)
-        for node, part in zip(self._nodes(), self._parts(entry), strict=True):
+        if isinstance(item, list):
+            parts = self._list_parts(key, item)
+        else:
+            parts = self._parts(mapping.entry_to_copy(key, item, self))
+        for node, part in zip(self._nodes(), parts, strict=True):
             node._overwrite(key, part, non_blocking)
 
     def _require_entry(self, key: str) -> None:
@@ -1241,6 +1270,14 @@ class LazyStackedTensorDict(TensorDictBase):
         from copy import deepcopy
 
         return rebuilt(deepcopy(self.tensordicts, memo), self.stack_dim, self._dim_name)
+
+
+def _unbound_list(items: list[Any], dim: int) -> list[Any]:
+    """Removes the dimension `dim` of nested lists; returns a list for each index of it."""
+    if dim == 0:
+        return items
+    rows = [_unbound_list(item, dim - 1) for item in items]
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _unbound(other: Any, stack: Any) -> Any:
