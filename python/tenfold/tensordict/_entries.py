@@ -400,11 +400,13 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
 def _node_entry(key: str, value: Any, node: Any) -> Any:
     """Converts a node to a child of `node`.
 
-    If the child's batch size does not begin with the parent's, the child is copied (its tensors are
-    shared), and the copy gets the parent's batch size. Tensors are moved to the parent's device, if
-    the parent has one. A child without dimension names gets the parent's names. Raises RuntimeError
-    if the shape of a tensor does not begin with the parent's batch size, or if the batch size of a
-    lazy stack would have to change; an UnbatchedTensor may have any shape.
+    If the child's batch size does not begin with the parent's, the child gets the parent's batch
+    size. Tensors are moved to the parent's device, if the parent has one. A child without dimension
+    names gets the parent's names. A child that changes is copied first; the copy shares its
+    tensors.
+
+    Raises RuntimeError if the shape of a tensor does not begin with the parent's batch size, or if
+    the batch size of a lazy stack would have to change; an UnbatchedTensor may have any shape.
     """
     child = node_of(value)
     batch_size = node._batch_size
@@ -419,6 +421,8 @@ def _node_entry(key: str, value: Any, node: Any) -> Any:
         value = value.to(node.device)
         child = node_of(value)
     if node._names is not None and child._names is None:
+        value = value.clone(False)
+        child = node_of(value)
         child._set_names((*node._names, *[None] * (len(child._batch_size) - len(batch_size))))
     return value
 

@@ -322,6 +322,26 @@ def test_constructors_match_tensordict(call):
     assert_same_outcome(lambda lib: None, call)
 
 
+def named_above(lib, node):
+    first = lib.TensorDict({"n": node}, [2], names=["t"])
+    second = lib.TensorDict(batch_size=[2], names=["u"]).update({"n": node})
+    return [first["n"].names, second["n"].names, node.names]
+
+
+UNNAMED = {
+    "td": lambda lib: lib.TensorDict({"a": numbers(2, 3)}, [2]),
+    "locked": lambda lib: lib.TensorDict({"a": numbers(2, 3)}, [2]).lock_(),
+    "more_batch_dims": lambda lib: lib.TensorDict({"a": numbers(2, 3)}, [2, 3]),
+    "lazy_stack": lambda lib: lib.lazy_stack([lib.TensorDict({"a": numbers(3)}, [3])] * 2),
+    "tensorclass": lambda lib: my_class(lib)(x=numbers(2), batch_size=[2]),
+}
+
+
+@pytest.mark.parametrize("build", UNNAMED.values(), ids=UNNAMED)
+def test_a_node_keeps_its_names_in_a_node_with_names_as_in_tensordict(build):
+    assert_same_outcome(build, lambda node, lib: named_above(lib, node))
+
+
 def point(lib, start):
     return my_class(lib)(x=numbers(3, start=start), batch_size=[])
 
