@@ -493,6 +493,9 @@ class LazyStackedTensorDict(TensorDictBase):
         """Writes rows of a tensor."""
         from tenfold.tensordict._index import normalized
 
+        if _lazy_rows.is_number(value):
+            _lazy_rows.write_number(self, key, value, index)
+            return
         parts = normalized(index, len(self._batch_size))
         dim = self.stack_dim
         before = all(type(part) in (int, slice) for part in parts[:dim])
