@@ -1444,7 +1444,8 @@ class TensorDictBase(TensorLike):
         """Creates a TensorDict from nested dicts.
 
         Args:
-            input_dict: The entries.
+            input_dict: The entries. Named tuples and dataclass objects are converted as dicts of
+                their fields, other tuples as dicts with the keys "0", "1", ...
             auto_batch_size: Infer the longest batch size that all tensors share.
             batch_size: The batch size.
             device: Move tensors to this device.
@@ -1501,15 +1502,15 @@ class TensorDictBase(TensorLike):
         """Creates a TensorDict from a dict, named tuple, tuple or dataclass object.
 
         Args:
-            obj: The object; a list becomes a NonTensorStack; TensorDicts, tensorclasses and other
-                objects are returned unchanged.
+            obj: The object. A list becomes a tensor, a node or a NonTensorStack, as an entry does;
+                TensorDicts, tensorclasses and other objects are returned unchanged.
             auto_batch_size: Infer the longest batch size that all tensors share.
             batch_dims: Infer the batch size, with at most this many dimensions.
             device: Move tensors to this device.
             batch_size: The batch size.
 
         Returns:
-            A TensorDict, a NonTensorStack, or `obj`.
+            A TensorDict, the result for a list, or `obj`.
 
         Raises:
             ValueError, RuntimeError, KeyError: As for `from_dict`.
@@ -1547,7 +1548,7 @@ class TensorDictBase(TensorLike):
         """Creates a TensorDict from the fields of a named tuple.
 
         Args:
-            named_tuple: The named tuple.
+            named_tuple: The named tuple, or the result of a function such as ``torch.max``.
             **options: Options of `from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
                 ``batch_dims``, ``names``.
 

@@ -1,9 +1,20 @@
 """Reading, writing, deleting and moving entries; keys, constructors, casts and gradients."""
 
+import collections
+import dataclasses
+
 import pytest
 import torch
 from compare import assert_same_outcome
 from fixtures import BATCH, DENSE, VARIED, my_class, numbers, over
+
+Pair = collections.namedtuple("Pair", "x y")
+
+
+@dataclasses.dataclass
+class Run:
+    x: object
+    y: object
 
 
 def ones(td):
@@ -312,6 +323,24 @@ MAKING = {
         {"a": numbers(3)}, batch_size=[3], device="cpu", names=["t"]
     ),
     "from_dict_of_values": lambda _, lib: lib.TensorDict.from_dict({"a": "x", "b": 1, "c": None}),
+    "from_dict_of_tuples": lambda _, lib: lib.TensorDict.from_dict(
+        {"t": (numbers(3), {"x": (numbers(3), "a")}), "p": Pair(1, (2,)), "r": Run((1,), Run(2, 3))}
+    ),
+    "from_dict_of_tuples_batch_size": lambda _, lib: lib.TensorDict.from_dict(
+        {"t": (numbers(3), (numbers(3),)), "p": Pair(numbers(3), numbers(3))}, batch_size=[3]
+    ),
+    "from_dict_of_tuples_auto": lambda _, lib: lib.TensorDict.from_dict(
+        {"t": (numbers(3), (numbers(3, 2),))}, auto_batch_size=True
+    ),
+    "from_tuple": lambda _, lib: lib.TensorDict.from_tuple((numbers(3), ("a", Pair(1, 2)))),
+    "from_namedtuple": lambda _, lib: lib.TensorDict.from_namedtuple(Pair(Pair(numbers(3), 1), ())),
+    "from_namedtuple_of_torch": lambda _, lib: lib.TensorDict.from_namedtuple(numbers(2, 2).max(0)),
+    "from_dataclass": lambda _, lib: lib.TensorDict.from_dataclass(Run((1, 2), Run(3, "a"))),
+    "from_any_dict": lambda _, lib: lib.TensorDict.from_any({"b": (numbers(3), numbers(2))}),
+    "from_any_tensorclass": lambda _, lib: lib.TensorDict.from_any({"b": (point(lib, 0),)}),
+    "from_any_numbers": lambda _, lib: lib.TensorDict.from_any([1, 2]),
+    "from_any_values": lambda _, lib: lib.TensorDict.from_any([{"k": 1}, "a"]),
+    "tensorclass_from_dict_of_tuples": lambda _, lib: my_class(lib).from_dict({"x": (1, "a")}),
     "to_dict_and_back": lambda _, lib: lib.TensorDict.from_dict(rows(lib).to_dict()),
     "to_dict_without_none": lambda _, lib: rows(lib, batch_size=[3]).to_dict(retain_none=False),
 }  # fmt: skip
