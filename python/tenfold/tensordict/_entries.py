@@ -350,6 +350,22 @@ def foreign_entry(obj: Any, batch_size: tuple[int, ...], device: Any) -> Any:
     return with_class(made) if info.kind == "tensorclass" else made
 
 
+def as_own(value: Any) -> Any:
+    """Converts an object of the tensordict package to an entry; returns other objects unchanged."""
+    if KINDS[type(value)] != FOREIGN:
+        return value
+    entry = foreign_entry(value, (), None)
+    return value if entry is None else entry
+
+
+def type_name(value: Any) -> str:
+    """The name of the type of `value` for error messages, with a remedy for tensordict's types."""
+    name = type(value).__name__
+    if KINDS[type(value)] != FOREIGN:
+        return name
+    return f"tensordict.{name} (convert it with TensorDict.from_tensordict)"
+
+
 def _entry_below(value: Any, node: Any) -> Any:
     """Converts an entry of an object of the tensordict package to an entry of `node`."""
     if KINDS[type(value)] == FOREIGN:
@@ -471,7 +487,7 @@ def stack_of(items: list[Any] | tuple[Any, ...]) -> Any:
             return arrays.make_array(items)
         except TypeError:  # an int of more than 64 bits
             return None
-    items = [foreign_entry(item, (), None) if _is_foreign(type(item)) else item for item in items]
+    items = [as_own(item) for item in items]
     if all(node_of(item) is not None for item in items):
         return dense().stack(items)
     if not all(map(arrays.is_array, items)):

@@ -15,12 +15,14 @@ from tenfold.tensordict._entries import (
     TENSORCLASS,
     VALUE,
     as_entry,
+    as_own,
     called,
     class_kind,
     list_entry,
     node_of,
     path_of,
     rewrapped,
+    type_name,
     written,
 )
 from tenfold.tensordict._node import PLAIN, Disk, opened_stack, stack_with_class
@@ -202,7 +204,7 @@ class LazyStackedTensorDict(TensorDictBase):
         """
         check_unlocked(self)
         if node_of(tensordict) is None:
-            raise TypeError(f"insert: expected a TensorDict, found {type(tensordict).__name__}")
+            raise TypeError(f"insert: expected a TensorDict, found {type_name(tensordict)}")
         members = self.tensordicts
         if members and tuple(tensordict.batch_size) != tuple(members[0].batch_size):
             raise ValueError(
@@ -880,7 +882,7 @@ class LazyStackedTensorDict(TensorDictBase):
             tensor([0., 5.])
         """
         conditions = _mask_parts(condition, self)
-        parts = zip(self.tensordicts, conditions, parts_of(other, self), strict=True)
+        parts = zip(self.tensordicts, conditions, parts_of(as_own(other), self), strict=True)
         members = [rewrapped(m, node_of(m).where(c, o, pad=pad)) for m, c, o in parts]
         made = type(self)._of(members, self.stack_dim, self._dim_name)
         return made if out is None else written(out, made)

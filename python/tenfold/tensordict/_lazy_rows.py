@@ -7,7 +7,7 @@ remain.
 from __future__ import annotations
 
 from tenfold._interop.arrays import dim_in, is_array, need_torch, probe
-from tenfold.tensordict._entries import is_path, node_of, rewrapped
+from tenfold.tensordict._entries import as_own, is_path, node_of, rewrapped
 from tenfold.tensordict._index import (
     IndexPlan,
     indexed_shape,
@@ -184,6 +184,7 @@ def assign(stack: Any, key: Any, value: Any) -> None:
     if isinstance(key, str) or is_path(key) or -1 in stack._batch_size or is_number(value):
         indexing.assign(stack, key, value)
         return
+    value = as_own(value)
     parts = _parts(key, len(stack._batch_size))
     shape = indexed_shape(stack._batch_size, parts)
     parts = without_masks(parts)

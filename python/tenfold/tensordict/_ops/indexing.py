@@ -11,6 +11,7 @@ from tenfold.tensordict._entries import (
     VALUE,
     WRAPPED,
     as_entry,
+    as_own,
     class_kind,
     is_path,
     node_of,
@@ -47,6 +48,7 @@ def assign(td: Any, key: Any, value: Any) -> None:
         td.set(key, value)
         return
     index = normalized(key, len(td._batch_size))
+    value = as_own(value)
     node = node_of(value)
     if node is None and not isinstance(value, dict):
         if -1 not in td._batch_size:
