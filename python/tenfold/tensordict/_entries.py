@@ -465,14 +465,15 @@ def list_entry(key: str, items: list[Any] | tuple[Any, ...]) -> Any:
     made = stack_of(items)
     if made is not None:
         return made
-    if any(node_of(item) is not None for item in items):
+    types = set(map(type, items))
+    if any(KINDS[cls] in (NODE, TENSORCLASS) for cls in types):
         raise RuntimeError(
             f'key "{key}": expected a list of TensorDicts only, or of other items only, found '
-            f"{sorted({type(item).__name__ for item in items})}"
+            f"{sorted(cls.__name__ for cls in types)}"
         )
     if isinstance(items, tuple):
         return NonTensorData(items)
-    if any(is_non_tensor(item) for item in items):
+    if any(map(is_non_tensor, types)):
         return NonTensorStack(*items)
     return NonTensorStack.from_list(items)
 
@@ -485,9 +486,10 @@ def stack_of(items: list[Any] | tuple[Any, ...]) -> Any:
     elif all(map(_is_number, {type(item): item for item in items}.values())):
         try:
             return arrays.make_array(items)
-        except TypeError:  # an int of more than 64 bits
+        except (TypeError, ValueError):  # an int of more than 64 bits
             return None
-    items = [as_own(item) for item in items]
+    if FOREIGN in map(class_kind, set(map(type, items))):
+        items = [as_own(item) for item in items]
     if all(node_of(item) is not None for item in items):
         return dense().stack(items)
     if not all(map(arrays.is_array, items)):
