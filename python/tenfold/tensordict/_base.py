@@ -229,9 +229,10 @@ class TensorDictBase(TensorLike):
     ) -> Self:
         """Adds or replaces an entry and returns this TensorDict; creates nodes on the path.
 
-        A bool, int or float, rectangular nested lists or tuples of numbers, and arrays become
-        tensors; dicts become nodes; lists that contain a str become a NonTensorStack. Other
-        objects, such as str, single complex numbers and None, stay plain values.
+        A bool, int or float, and arrays become tensors; dicts become nodes. Lists and tuples of
+        numbers, of arrays of one shape or of TensorDicts are stacked. Other lists become a
+        NonTensorStack with one value for each item. Other objects, such as str, single complex
+        numbers, None and other tuples, stay plain values.
 
         Args:
             key: A str or a tuple of str.
@@ -243,9 +244,9 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            RuntimeError: If the shape of `item` does not begin with the batch size, or this
-                TensorDict is locked and the entry is not written in place; with `inplace`, as for
-                `set_`.
+            RuntimeError: If the shape of `item` does not begin with the batch size; if a list
+                contains TensorDicts that cannot be stacked; if this TensorDict is locked and the
+                entry is not written in place; with `inplace`, as for `set_`.
             KeyError: If `key` is neither a str nor a tuple of str, or a path leads through a
                 tensor or a plain value.
             AttributeError: If a path leads to a field that an object of a tensorclass lacks.
@@ -1443,7 +1444,8 @@ class TensorDictBase(TensorLike):
         """Creates a TensorDict from nested dicts.
 
         Args:
-            input_dict: The entries.
+            input_dict: The entries. Named tuples and dataclass objects are converted as dicts of
+                their fields, other tuples as dicts with the keys "0", "1", ...
             auto_batch_size: Infer the longest batch size that all tensors share.
             batch_size: The batch size.
             device: Move tensors to this device.
@@ -1500,15 +1502,15 @@ class TensorDictBase(TensorLike):
         """Creates a TensorDict from a dict, named tuple, tuple or dataclass object.
 
         Args:
-            obj: The object; a list becomes a NonTensorStack; TensorDicts, tensorclasses and other
-                objects are returned unchanged.
+            obj: The object. A list becomes a tensor, a node or a NonTensorStack, as an entry does;
+                TensorDicts, tensorclasses and other objects are returned unchanged.
             auto_batch_size: Infer the longest batch size that all tensors share.
             batch_dims: Infer the batch size, with at most this many dimensions.
             device: Move tensors to this device.
             batch_size: The batch size.
 
         Returns:
-            A TensorDict, a NonTensorStack, or `obj`.
+            A TensorDict, the result for a list, or `obj`.
 
         Raises:
             ValueError, RuntimeError, KeyError: As for `from_dict`.
@@ -1546,7 +1548,7 @@ class TensorDictBase(TensorLike):
         """Creates a TensorDict from the fields of a named tuple.
 
         Args:
-            named_tuple: The named tuple.
+            named_tuple: The named tuple, or the result of a function such as ``torch.max``.
             **options: Options of `from_dict`: ``batch_size``, ``device``, ``auto_batch_size``,
                 ``batch_dims``, ``names``.
 

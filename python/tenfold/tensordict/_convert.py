@@ -17,6 +17,7 @@ from tenfold.tensordict._entries import (
     called,
     class_kind,
     foreign_entry,
+    list_entry,
     node_of,
     unwrapped,
 )
@@ -38,28 +39,52 @@ if TYPE_CHECKING:
 
 
 def from_dataclass(dataclass: Any, **options: Any) -> TensorDict:
-    import dataclasses
-
-    if not dataclasses.is_dataclass(dataclass) or isinstance(dataclass, type):
+    fields = _fields(dataclass) if _is_dataclass_object(dataclass) else None
+    if fields is None:
         raise TypeError(
             "from_dataclass: expected an instance of a dataclass, found "
             f"{dataclass!r}; to convert a class, use tenfold.tensorclass"
         )
-    fields = {f.name: getattr(dataclass, f.name) for f in dataclasses.fields(dataclass)}
-    return _from_fields(fields, options)
+    return dense().from_dict(fields, **options)
 
 
 def from_namedtuple(named_tuple: Any, **options: Any) -> TensorDict:
-    pairs = zip(named_tuple._fields, named_tuple, strict=True)
-    return _from_fields(dict(pairs), options)
+    # Results of torch.max and similar functions have no `_fields`.
+    pairs = zip(type(named_tuple).__match_args__, named_tuple, strict=True)
+    return dense().from_dict(dict(pairs), **options)
 
 
 def from_tuple(obj: Any, **options: Any) -> TensorDict:
-    return _from_fields({str(i): item for i, item in enumerate(obj)}, options)
+    return dense().from_dict({str(i): item for i, item in enumerate(obj)}, **options)
 
 
-def _from_fields(entries: dict[str, Any], options: dict[str, Any]) -> TensorDict:
-    return dense().from_dict(entries, **options)
+def _is_dataclass_object(obj: Any) -> bool:
+    import dataclasses
+
+    is_leaf = class_kind(type(obj)) == LEAF  # false for objects of tensorclasses
+    return is_leaf and dataclasses.is_dataclass(obj) and not isinstance(obj, type)
+
+
+def _fields(obj: Any) -> dict[Any, Any] | None:
+    """The entries of a dict, tuple or dataclass object; None for any other object."""
+    if isinstance(obj, dict):
+        return obj
+    if isinstance(obj, tuple):
+        names = getattr(obj, "_fields", None) or map(str, range(len(obj)))
+        return dict(zip(names, obj, strict=True))
+    if _is_dataclass_object(obj):
+        import dataclasses
+
+        return {field.name: getattr(obj, field.name) for field in dataclasses.fields(obj)}
+    return None
+
+
+def _as_dicts(obj: Any) -> Any:
+    """Converts an object of `_fields`, and those in it, to dicts; returns others unchanged."""
+    fields = _fields(obj)
+    if fields is None:
+        return obj
+    return {key: _as_dicts(value) for key, value in fields.items()}
 
 
 def from_struct_array(
@@ -208,7 +233,7 @@ def from_dict(
         raise ValueError(
             "from_dict: batch_size cannot be combined with batch_dims or auto_batch_size"
         )
-    made = dense()(input_dict, batch_size=batch_size, device=device)
+    made = dense()(_as_dicts(input_dict), batch_size=batch_size, device=device)
     if auto_batch_size or batch_dims is not None:
         made.auto_batch_size_(batch_dims)
     if names is not None:
@@ -219,27 +244,12 @@ def from_dict(
 def from_any(
     obj: Any, auto_batch_size: bool, batch_dims: int | None, device: Any, batch_size: Any
 ) -> Any:
-    import dataclasses
-
-    options: dict[str, Any] = {
-        "auto_batch_size": auto_batch_size,
-        "batch_dims": batch_dims,
-        "device": device,
-        "batch_size": batch_size,
-    }
-    if node_of(obj) is not None:
-        return obj
-    if isinstance(obj, dict):
-        return dense().from_dict(obj, **options)
-    if isinstance(obj, tuple) and hasattr(obj, "_fields"):
-        return from_namedtuple(obj, **options)
-    if dataclasses.is_dataclass(obj) and not isinstance(obj, type):
-        return from_dataclass(obj, **options)
-    if isinstance(obj, tuple):
-        return from_tuple(obj, **options)
     if isinstance(obj, list):
-        return NonTensorStack.from_list(obj)
-    return obj
+        return list_entry("", obj)
+    fields = _fields(obj)
+    if fields is None:
+        return obj
+    return from_dict(fields, auto_batch_size, batch_size, device, batch_dims, None)
 
 
 def fromkeys(keys: Any, value: Any = 0) -> TensorDict:

@@ -12,7 +12,13 @@ from tenfold._errors import KeyNotFoundError
 from tenfold._interop import arrays, tensordict_package
 from tenfold.tensordict._node import stack_with_class, with_class
 from tenfold.tensordict._protocol import Primitives, dense, stacked
-from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor, ValueRows
+from tenfold.tensordict._values import (
+    NonTensorData,
+    NonTensorStack,
+    UnbatchedTensor,
+    ValueRows,
+    is_non_tensor,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -344,6 +350,22 @@ def foreign_entry(obj: Any, batch_size: tuple[int, ...], device: Any) -> Any:
     return with_class(made) if info.kind == "tensorclass" else made
 
 
+def as_own(value: Any) -> Any:
+    """Converts an object of the tensordict package to an entry; returns other objects unchanged."""
+    if KINDS[type(value)] != FOREIGN:
+        return value
+    entry = foreign_entry(value, (), None)
+    return value if entry is None else entry
+
+
+def type_name(value: Any) -> str:
+    """The name of the type of `value` for error messages, with a remedy for tensordict's types."""
+    name = type(value).__name__
+    if KINDS[type(value)] != FOREIGN:
+        return name
+    return f"tensordict.{name} (convert it with TensorDict.from_tensordict)"
+
+
 def _entry_below(value: Any, node: Any) -> Any:
     """Converts an entry of an object of the tensordict package to an entry of `node`."""
     if KINDS[type(value)] == FOREIGN:
@@ -381,8 +403,8 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
         return dense()(value, batch_size, device, names=node._names)
     if value is None or isinstance(value, str):
         return NonTensorData(value, batch_size, node.device)
-    if isinstance(value, list) and value and _holds_text(value):
-        return _non_tensor_entry(key, NonTensorStack.from_list(value), node)
+    if isinstance(value, (list, tuple)):
+        return as_entry(key, list_entry(key, value), node)
     array = _array(key, value)
     if array is None:
         return NonTensorData(value, batch_size, node.device)
@@ -394,11 +416,13 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
 def _node_entry(key: str, value: Any, node: Any) -> Any:
     """Converts a node to a child of `node`.
 
-    If the child's batch size does not begin with the parent's, the child is copied (its tensors are
-    shared), and the copy gets the parent's batch size. Tensors are moved to the parent's device, if
-    the parent has one. A child without dimension names gets the parent's names. Raises RuntimeError
-    if the shape of a tensor does not begin with the parent's batch size, or if the batch size of a
-    lazy stack would have to change; an UnbatchedTensor may have any shape.
+    If the child's batch size does not begin with the parent's, the child gets the parent's batch
+    size. Tensors are moved to the parent's device, if the parent has one. A child without dimension
+    names gets the parent's names. A child that changes is copied first; the copy shares its
+    tensors.
+
+    Raises RuntimeError if the shape of a tensor does not begin with the parent's batch size, or if
+    the batch size of a lazy stack would have to change; an UnbatchedTensor may have any shape.
     """
     child = node_of(value)
     batch_size = node._batch_size
@@ -413,6 +437,8 @@ def _node_entry(key: str, value: Any, node: Any) -> Any:
         value = value.to(node.device)
         child = node_of(value)
     if node._names is not None and child._names is None:
+        value = value.clone(False)
+        child = node_of(value)
         child._set_names((*node._names, *[None] * (len(child._batch_size) - len(batch_size))))
     return value
 
@@ -427,10 +453,59 @@ def _non_tensor_entry(key: str, value: Any, node: Any) -> Any:
     return value
 
 
-def _holds_text(values: list[Any]) -> bool:
-    return any(
-        isinstance(item, str) or (isinstance(item, list) and _holds_text(item)) for item in values
+def list_entry(key: str, items: list[Any] | tuple[Any, ...]) -> Any:
+    """Converts a list or tuple to one entry, as tensordict does by default.
+
+    Numbers, arrays of equal shape, TensorDicts or objects of a tensorclass are stacked, as are
+    nested lists of them. Any other list becomes a NonTensorStack with one value for each item; any
+    other tuple becomes a NonTensorData.
+
+    Raises RuntimeError if TensorDicts cannot be stacked, or only some items are TensorDicts.
+    """
+    made = stack_of(items)
+    if made is not None:
+        return made
+    types = set(map(type, items))
+    if any(KINDS[cls] in (NODE, TENSORCLASS) for cls in types):
+        raise RuntimeError(
+            f'key "{key}": expected a list of TensorDicts only, or of other items only, found '
+            f"{sorted(cls.__name__ for cls in types)}"
+        )
+    if isinstance(items, tuple):
+        return NonTensorData(items)
+    if any(map(is_non_tensor, types)):
+        return NonTensorStack(*items)
+    return NonTensorStack.from_list(items)
+
+
+def stack_of(items: list[Any] | tuple[Any, ...]) -> Any:
+    """Stacks items into an array or node; None if they are of another kind or differ in shape."""
+    # Tuples in a list are values, as in tensordict.
+    if items and all(isinstance(item, (list, type(items))) for item in items):
+        items = [stack_of(item) for item in items]
+    elif all(map(_is_number, {type(item): item for item in items}.values())):
+        try:
+            return arrays.make_array(items)
+        except (TypeError, ValueError):  # an int of more than 64 bits
+            return None
+    if FOREIGN in map(class_kind, set(map(type, items))):
+        items = [as_own(item) for item in items]
+    if all(node_of(item) is not None for item in items):
+        return dense().stack(items)
+    if not all(map(arrays.is_array, items)):
+        return None
+    if len({shape_of(item) for item in items}) != 1:
+        return None
+    torch = arrays.torch_or_none()
+    if torch is None:
+        return arrays.numpy_module().stack(items)
+    return torch.stack(
+        [arrays.tensor_of(item) if arrays.torch_of(item) is None else item for item in items]
     )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float)) or arrays.is_numpy_number(value)
 
 
 def _on_device(array: Any, device: Any) -> Any:
@@ -449,7 +524,7 @@ def _on_device(array: Any, device: Any) -> Any:
 
 
 def _array(key: str, value: Any) -> Any:
-    """Converts a number, a nested list or tuple of numbers, or an array to a tensor.
+    """Converts a number or an array to a tensor.
 
     If the framework is numpy, returns a numpy array instead. Returns None for any other value, and
     for a Python complex. Raises TypeError, which names `key`, if torch has no dtype for a numpy
@@ -463,13 +538,13 @@ def _array(key: str, value: Any) -> Any:
         return value
     if arrays.torch_or_none() is None and arrays.is_array(value):
         return value
-    is_numbers = isinstance(value, (bool, int, float, list, tuple)) or arrays.is_numpy_number(value)
-    if not (is_numbers or arrays.is_array(value) or hasattr(value, "__dlpack__")):
+    is_number = _is_number(value)
+    if not (is_number or arrays.is_array(value) or hasattr(value, "__dlpack__")):
         return None
     try:
         return arrays.make_array(value)
     except (TypeError, ValueError) as error:
-        if is_numbers:
+        if is_number:
             return None
         if not isinstance(error, TypeError) or not arrays.is_array(value):
             raise

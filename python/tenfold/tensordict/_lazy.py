@@ -14,11 +14,15 @@ from tenfold.tensordict._entries import (
     NOTHING,
     TENSORCLASS,
     VALUE,
+    as_entry,
+    as_own,
     called,
     class_kind,
+    list_entry,
     node_of,
     path_of,
     rewrapped,
+    type_name,
     written,
 )
 from tenfold.tensordict._node import PLAIN, Disk, opened_stack, stack_with_class
@@ -202,7 +206,7 @@ class LazyStackedTensorDict(TensorDictBase):
         """
         check_unlocked(self)
         if node_of(tensordict) is None:
-            raise TypeError(f"insert: expected a TensorDict, found {type(tensordict).__name__}")
+            raise TypeError(f"insert: expected a TensorDict, found {type_name(tensordict)}")
         members = self.tensordicts
         if members and tuple(tensordict.batch_size) != tuple(members[0].batch_size):
             raise ValueError(
@@ -420,6 +424,30 @@ class LazyStackedTensorDict(TensorDictBase):
         for node, part in zip(self._nodes(), self._parts(entry), strict=True):
             node._put(key, part)
 
+    def _put_list(self, key: str, items: list[Any]) -> None:
+        """Converts a list to one entry for each member, and sets the entries."""
+        parts = zip(self._nodes(), self._list_parts(key, items), strict=True)
+        entries = [(node, as_entry(key, part, node)) for node, part in parts]
+        check_members_unlocked(self)
+        self._mark_changed()
+        for node, entry in entries:
+            node._put(key, entry)
+
+    def _list_parts(self, key: str, items: list[Any]) -> Any:
+        """Splits a list into one value for each member; tensors may differ in shape."""
+        entry = list_entry(key, items)
+        if type(entry) is NonTensorStack and all(
+            is_array(item) or isinstance(item, list) for item in items
+        ):
+            parts = _unbound_list(items, self.stack_dim)
+            if len(parts) != len(self.tensordicts):
+                raise ValueError(
+                    f'key "{key}": expected an item for each of {len(self.tensordicts)} members, '
+                    f"found {len(parts)}"
+                )
+            return parts
+        return self._parts(mapping.entry_to_copy(key, entry, self))
+
     def _put_locked(self, key: str, entry: Any) -> None:
         for node, part in zip(self._nodes(), self._parts(entry), strict=True):
             node._put_locked(key, part)
@@ -441,8 +469,11 @@ class LazyStackedTensorDict(TensorDictBase):
 
     def _overwrite(self, key: str, item: Any, non_blocking: bool) -> None:
         self._require_entry(key)
-        entry = mapping.entry_to_copy(key, item, self)
-        for node, part in zip(self._nodes(), self._parts(entry), strict=True):
+        if isinstance(item, list):
+            parts = self._list_parts(key, item)
+        else:
+            parts = self._parts(mapping.entry_to_copy(key, item, self))
+        for node, part in zip(self._nodes(), parts, strict=True):
             node._overwrite(key, part, non_blocking)
 
     def _require_entry(self, key: str) -> None:
@@ -467,6 +498,9 @@ class LazyStackedTensorDict(TensorDictBase):
         """Writes rows of a tensor."""
         from tenfold.tensordict._index import normalized
 
+        if _lazy_rows.is_number(value):
+            _lazy_rows.write_number(self, key, value, index)
+            return
         parts = normalized(index, len(self._batch_size))
         dim = self.stack_dim
         before = all(type(part) in (int, slice) for part in parts[:dim])
@@ -853,7 +887,7 @@ class LazyStackedTensorDict(TensorDictBase):
             tensor([0., 5.])
         """
         conditions = _mask_parts(condition, self)
-        parts = zip(self.tensordicts, conditions, parts_of(other, self), strict=True)
+        parts = zip(self.tensordicts, conditions, parts_of(as_own(other), self), strict=True)
         members = [rewrapped(m, node_of(m).where(c, o, pad=pad)) for m, c, o in parts]
         made = type(self)._of(members, self.stack_dim, self._dim_name)
         return made if out is None else written(out, made)
@@ -1246,6 +1280,14 @@ class LazyStackedTensorDict(TensorDictBase):
         from copy import deepcopy
 
         return rebuilt(deepcopy(self.tensordicts, memo), self.stack_dim, self._dim_name)
+
+
+def _unbound_list(items: list[Any], dim: int) -> list[Any]:
+    """Removes the dimension `dim` of nested lists; returns a list for each index of it."""
+    if dim == 0:
+        return items
+    rows = [_unbound_list(item, dim - 1) for item in items]
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _unbound(other: Any, stack: Any) -> Any:

@@ -6,8 +6,8 @@ remain.
 
 from __future__ import annotations
 
-from tenfold._interop.arrays import dim_in, need_torch, probe
-from tenfold.tensordict._entries import is_path, node_of, rewrapped
+from tenfold._interop.arrays import dim_in, is_array, need_torch, probe
+from tenfold.tensordict._entries import as_own, is_path, node_of, rewrapped
 from tenfold.tensordict._index import (
     IndexPlan,
     indexed_shape,
@@ -181,9 +181,10 @@ def _first_row(stack: Any) -> Any:
 
 
 def assign(stack: Any, key: Any, value: Any) -> None:
-    if isinstance(key, str) or is_path(key) or -1 in stack._batch_size:
+    if isinstance(key, str) or is_path(key) or -1 in stack._batch_size or is_number(value):
         indexing.assign(stack, key, value)
         return
+    value = as_own(value)
     parts = _parts(key, len(stack._batch_size))
     shape = indexed_shape(stack._batch_size, parts)
     parts = without_masks(parts)
@@ -201,6 +202,23 @@ def assign(stack: Any, key: Any, value: Any) -> None:
         member[plan.inner or ...] = value
     else:
         member.update(value, inplace=True)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, complex)) or (is_array(value) and value.ndim == 0)
+
+
+def write_number(stack: Any, key: str, number: Any, index: Any) -> None:
+    """Writes a number into rows of a tensor of each member; the tensors may differ in shape."""
+    parts = without_masks(_parts(index, len(stack._batch_size)))
+    plan = IndexPlan(parts, stack.stack_dim)
+    if type(plan.at_stack) in (int, slice):
+        nodes = stack._nodes()[plan.at_stack]
+        for node in nodes if type(plan.at_stack) is slice else [nodes]:
+            node._overwrite_at(key, number, plan.inner or ...)
+        return
+    for place in plan.each_place():
+        write_number(stack, key, number, place)
 
 
 def _assign_parts(stack: Any, plan: IndexPlan, node: Any) -> None:

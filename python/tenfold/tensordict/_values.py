@@ -665,10 +665,22 @@ class NonTensorStack(_Values):
         return NonTensorData(self.tolist(), batch_size)
 
     def _with_rows(self, index: Any, value: Any) -> Any:
-        """Returns a copy in which `value` replaces the rows at `index`; does not change `self`."""
+        """Returns a copy in which `value` replaces the rows at `index`; does not change `self`.
+
+        If `index` selects several rows, a list has a value for each of them.
+        """
         positions = self._all_positions() + 0  # a copy, of torch or numpy
         parts = normalized(index, len(self._batch_size))
         values = list(self._values)
+        rows = tuple(positions[parts].shape)
+        if isinstance(value, list) and rows:
+            shape = _regular_shape(value)
+            if shape[: len(rows)] != rows:
+                raise RuntimeError(
+                    f"assignment: expected a list of shape {list(rows)}, one value for each row, "
+                    f"found one of shape {list(shape)}"
+                )
+            value = NonTensorStack.from_nested(value, rows)
         if isinstance(value, NonTensorStack):
             positions[parts] = value._all_positions() + len(values)
             values.extend(value._values)

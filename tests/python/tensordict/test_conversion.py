@@ -217,3 +217,35 @@ def test_casts_change_the_dtype_and_clones_copy_unless_recurse_is_false():
 
 def test_a_batch_size_of_one_number_is_accepted_by_to():
     assert TensorDict({"a": torch.zeros(3, 2)}).to(batch_size=3).batch_size == (3,)
+
+
+def test_operands_of_the_tensordict_package_are_converted():
+    tensordict = pytest.importorskip("tensordict")
+    td = TensorDict({"a": torch.ones(2), "n": {"b": torch.ones(2)}}, [2])
+    theirs = tensordict.TensorDict({"a": torch.zeros(2), "n": {"b": torch.zeros(2)}}, [2])
+    mask = torch.tensor([True, False])
+
+    for made in (td.where(mask, theirs), tenfold.lazy_stack([td, td]).where(mask, theirs)[1]):
+        assert (made["a"].sum(), made["n", "b"].sum()) in [(1, 1), (0, 0)]
+    assert (td + theirs == td).all()
+    assert not (td == theirs).any()
+    tenfold.assert_close(td * theirs, theirs)
+
+    rows = td.clone()
+    rows[0] = theirs[0]
+    assert rows["a"].tolist() == rows["n", "b"].tolist() == [0, 1]
+    stack = tenfold.lazy_stack([td, td]).clone()
+    stack[0] = theirs
+    assert stack["n", "b"].tolist() == [[0, 0], [1, 1]]
+    assert TensorDict({"t": [theirs, td]})["t", "a"].tolist() == [[0, 0], [1, 1]]
+
+
+def test_stacking_with_the_tensordict_package_names_the_conversion():
+    tensordict = pytest.importorskip("tensordict")
+    td, theirs = TensorDict(a=torch.ones(2)), tensordict.TensorDict(a=torch.ones(2))
+    message = r"found TensorDict and tensordict.TensorDict \(convert it with .*from_tensordict\)"
+    for call in (TensorDict.stack, TensorDict.cat, tenfold.lazy_stack):
+        with pytest.raises(TypeError, match=message):
+            call([td, theirs])
+    with pytest.raises(TypeError, match=r"tensordict\.TensorDict .*from_tensordict"):
+        tenfold.lazy_stack([td]).append(theirs)

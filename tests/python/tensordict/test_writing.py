@@ -236,3 +236,44 @@ def test_an_update_to_a_batch_size_that_a_stack_cannot_have_changes_nothing():
     assert stack["a"].tolist() == [[0, 0], [0, 0]]
     other = TensorDict({"b": torch.ones(2, 2)}, [2, 2])
     assert stack.update(other, update_batch_size=True).keys() == ["b"]
+
+
+def test_a_list_for_several_rows_has_a_value_for_each():
+    td = TensorDict({"s": ["x", "y", "z"], "one": "same"}, [3])
+    td[1:] = {"s": ["a", "b"], "one": ["c", "d"]}
+    assert (td["s"], td["one"]) == (["x", "a", "b"], ["same", "c", "d"])
+    with pytest.raises(RuntimeError, match=r"expected a list of shape \[2\], .* found .* \[3\]"):
+        td[1:] = {"s": ["a", "b", "c"]}
+    td[0] = {"s": ["a", "b", "c"]}
+    assert td["s"] == [["a", "b", "c"], "a", "b"]
+
+
+def test_arrays_in_lists_and_tuples_of_nodes_are_stacked():
+    td = TensorDict({"a": [np.ones(3), np.zeros(3)], "n": [np.int64(1), np.int64(2)]}, [2])
+    assert (td["a"].shape, td["n"].tolist()) == ((2, 3), [1, 2])
+    nodes = (TensorDict(a=torch.ones(3)), TensorDict(a=torch.zeros(3)))
+    assert TensorDict({"n": nodes}, [2])[1]["n", "a"].tolist() == [0, 0, 0]
+    assert TensorDict({"n": [[nodes[0]], [nodes[1]]]}, [2, 1])["n", "a"].shape == (2, 1, 3)
+    weight = torch.ones(1, requires_grad=True)
+    assert TensorDict({"w": (weight * 1, weight * 2)}, [2])["w"].requires_grad
+
+
+def test_lists_that_cannot_be_stacked_keep_their_items():
+    td = TensorDict({"x": [[1], [2, 3]], "big": [2**70, 1], "t": ("a", None)}, [2])
+    assert (td["x"], td["big"], td["t"]) == ([[1], [2, 3]], [2**70, 1], ("a", None))
+    with pytest.raises(RuntimeError, match=r'key "n": expected a list of TensorDicts only'):
+        TensorDict({"n": [TensorDict(), None]}, [2])
+    stack = tenfold.lazy_stack([TensorDict(), TensorDict()])
+    with pytest.raises(
+        ValueError, match='key "x": expected an item for each of 2 members, found 3'
+    ):
+        stack["x"] = [torch.ones(1), torch.ones(2), torch.ones(3)]
+
+
+def test_a_tensor_field_that_is_cast_refuses_tensordicts():
+    @tensorclass(autocast=True)
+    class Cast:
+        x: torch.Tensor
+
+    with pytest.raises(TypeError, match=r'field "x": .* \(it contains a TensorDict\)'):
+        Cast(x=[TensorDict(a=torch.ones(1))] * 2, batch_size=[2])

@@ -121,9 +121,6 @@ class Plan:
         if names is not NOTHING:
             made.names = names
         for key, value in items.items():
-            node = node_of(value)
-            if node is not None and node._names is None and made._names is not None:
-                value = value.clone(False)  # put_value() must not set the names of a node of `td`
             put_value(made, key, value)
         return made
 

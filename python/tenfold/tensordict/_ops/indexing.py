@@ -11,6 +11,7 @@ from tenfold.tensordict._entries import (
     VALUE,
     WRAPPED,
     as_entry,
+    as_own,
     class_kind,
     is_path,
     node_of,
@@ -47,12 +48,15 @@ def assign(td: Any, key: Any, value: Any) -> None:
         td.set(key, value)
         return
     index = normalized(key, len(td._batch_size))
-    shape = indexed_shape(td._batch_size, index)
+    value = as_own(value)
     node = node_of(value)
     if node is None and not isinstance(value, dict):
+        if -1 not in td._batch_size:
+            indexed_shape(td._batch_size, index)  # raises errors for invalid indices
         for name in td._key_list():
             td._overwrite_at(name, value, index)
         return
+    shape = indexed_shape(td._batch_size, index)
     if node is not None:
         _check_broadcast(tuple(node._batch_size), shape)
     entries = value if node is None else node._entries()

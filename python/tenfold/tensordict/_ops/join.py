@@ -14,11 +14,13 @@ from tenfold.tensordict._entries import (
     NODE,
     TENSORCLASS,
     VALUE,
+    as_own,
     class_kind,
     node_of,
     path_of,
     rewrapped,
     tree_or,
+    type_name,
     unwrapped,
     written,
 )
@@ -120,13 +122,13 @@ def _check_takes(call: str, out: Any, made: Any) -> None:
 
 def _check_kinds(call: str, items: list[Any]) -> None:
     """Raises TypeError if some items are TensorDicts and others are not."""
-    by_type = {type(item): node_of(item) is not None for item in _one_of_each_type(items)}
-    if len(set(by_type.values())) > 1:
-        first, is_node = next(iter(by_type.items()))
-        other = next(cls for cls, found in by_type.items() if found != is_node)
+    first, *others = _one_of_each_type(items)
+    is_node = node_of(first) is not None
+    odd = [item for item in others if (node_of(item) is not None) != is_node]
+    if odd:
         raise TypeError(
-            f"{call}: expected either TensorDicts or tensors, found {first.__name__} and "
-            f"{other.__name__}"
+            f"{call}: expected either TensorDicts or tensors, found {type_name(first)} and "
+            f"{type_name(odd[0])}"
         )
 
 
@@ -796,7 +798,7 @@ def assert_close(
         >>> tenfold.assert_close(td, td + 1e-9)
         True
     """
-    nodes = [node_of(actual), node_of(expected)]
+    nodes = [node_of(as_own(actual)), node_of(as_own(expected))]
     if any(node is None for node in nodes):
         raise TypeError(
             f"assert_close: expected two TensorDicts, found {type(actual).__name__} and "

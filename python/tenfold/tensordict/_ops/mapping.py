@@ -19,6 +19,7 @@ from tenfold.tensordict._entries import (
     node_of,
     path_of,
     rewrapped,
+    stack_of,
     unwrapped,
 )
 from tenfold.tensordict._ops.locking import check_unlocked
@@ -137,7 +138,10 @@ def new_child(td: Any) -> Any:
 
 
 def put_value(td: Any, key: str, value: Any) -> None:
-    td._put(key, as_entry(key, value, td))
+    if isinstance(value, list) and isinstance(td, stacked()):
+        td._put_list(key, value)
+    else:
+        td._put(key, as_entry(key, value, td))
 
 
 def set_non_tensor(td: T, key: Key, value: Any) -> T:
@@ -360,6 +364,9 @@ def overwrite_at(td: Any, key: str, value: Any, index: Any) -> None:
 
 def _write_at(there: Any, value: Any, index: Any) -> None:
     value = unwrapped(value)
+    if isinstance(value, (list, tuple)):
+        made = stack_of(value)
+        value = value if made is None else made
     torch = arrays.torch_of(there)
     if torch is not None and not isinstance(value, (torch.Tensor, bool, int, float, complex)):
         try:

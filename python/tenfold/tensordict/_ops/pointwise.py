@@ -10,6 +10,7 @@ from tenfold.tensordict._entries import (
     LEAF,
     NOTHING,
     VALUE,
+    as_own,
     class_kind,
     node_of,
     rewrapped,
@@ -139,7 +140,7 @@ def _operand(torch: Any, other: Any) -> Any:
     """Returns a number, a tensor or a node; converts an array or a tensorclass."""
     if isinstance(other, (torch.Tensor, bool, int, float, complex)):
         return other
-    node = node_of(other)
+    node = node_of(as_own(other))
     if node is not None:
         return node
     if hasattr(other, "__array__"):
@@ -531,7 +532,7 @@ def where(
     pad: Any = None,
 ) -> Like:
     torch = need_torch("where")
-    made = _where(td, torch, condition, tree_or(other), pad)
+    made = _where(td, torch, condition, tree_or(as_own(other)), pad)
     return made if out is None else written(out, made)
 
 

@@ -320,6 +320,9 @@ def _cast(cls: Any, name: str, value: Any) -> tuple[Any, bool]:
     torch = arrays.imported_torch()
     try:
         if torch is not None and issubclass(target, torch.Tensor):
+            items = value if isinstance(value, (list, tuple)) else ()
+            if any(node_of(item) is not None for item in items):
+                raise TypeError("it contains a TensorDict")  # torch makes an empty tensor of them
             made = torch.as_tensor(value)
             return (made if target is torch.Tensor else target(made)), False
         if "numpy" in sys.modules and target is sys.modules["numpy"].ndarray:

@@ -1,9 +1,20 @@
 """Reading, writing, deleting and moving entries; keys, constructors, casts and gradients."""
 
+import collections
+import dataclasses
+
 import pytest
 import torch
 from compare import assert_same_outcome
-from fixtures import BATCH, DENSE, VARIED, numbers, over
+from fixtures import BATCH, DENSE, VARIED, my_class, numbers, over
+
+Pair = collections.namedtuple("Pair", "x y")
+
+
+@dataclasses.dataclass
+class Run:
+    x: object
+    y: object
 
 
 def ones(td):
@@ -284,6 +295,7 @@ MAKING = {
     "numbers": lambda _, lib: lib.TensorDict({"i": 1, "f": 2.5, "b": True, "c": 1j}),
     "numbers_with_batch_size": lambda _, lib: lib.TensorDict({"i": 1}, [3]),
     "lists": lambda _, lib: lib.TensorDict({"x": [1, 2], "y": [[1.0], [2.0]]}, [2]),
+    "empty_list": lambda _, lib: lib.TensorDict({"x": []}),
     "tuples": lambda _, lib: lib.TensorDict({"x": (1, 2)}, [2]),
     "arrays": lambda _, lib: lib.TensorDict({"x": numbers(2).numpy()}, [2]),
     "path_keys": lambda _, lib: lib.TensorDict({("n", "x"): numbers(2), ("n", "y"): numbers(2)}),
@@ -311,6 +323,24 @@ MAKING = {
         {"a": numbers(3)}, batch_size=[3], device="cpu", names=["t"]
     ),
     "from_dict_of_values": lambda _, lib: lib.TensorDict.from_dict({"a": "x", "b": 1, "c": None}),
+    "from_dict_of_tuples": lambda _, lib: lib.TensorDict.from_dict(
+        {"t": (numbers(3), {"x": (numbers(3), "a")}), "p": Pair(1, (2,)), "r": Run((1,), Run(2, 3))}
+    ),
+    "from_dict_of_tuples_batch_size": lambda _, lib: lib.TensorDict.from_dict(
+        {"t": (numbers(3), (numbers(3),)), "p": Pair(numbers(3), numbers(3))}, batch_size=[3]
+    ),
+    "from_dict_of_tuples_auto": lambda _, lib: lib.TensorDict.from_dict(
+        {"t": (numbers(3), (numbers(3, 2),))}, auto_batch_size=True
+    ),
+    "from_tuple": lambda _, lib: lib.TensorDict.from_tuple((numbers(3), ("a", Pair(1, 2)))),
+    "from_namedtuple": lambda _, lib: lib.TensorDict.from_namedtuple(Pair(Pair(numbers(3), 1), ())),
+    "from_namedtuple_of_torch": lambda _, lib: lib.TensorDict.from_namedtuple(numbers(2, 2).max(0)),
+    "from_dataclass": lambda _, lib: lib.TensorDict.from_dataclass(Run((1, 2), Run(3, "a"))),
+    "from_any_dict": lambda _, lib: lib.TensorDict.from_any({"b": (numbers(3), numbers(2))}),
+    "from_any_tensorclass": lambda _, lib: lib.TensorDict.from_any({"b": (point(lib, 0),)}),
+    "from_any_numbers": lambda _, lib: lib.TensorDict.from_any([1, 2]),
+    "from_any_values": lambda _, lib: lib.TensorDict.from_any([{"k": 1}, "a"]),
+    "tensorclass_from_dict_of_tuples": lambda _, lib: my_class(lib).from_dict({"x": (1, "a")}),
     "to_dict_and_back": lambda _, lib: lib.TensorDict.from_dict(rows(lib).to_dict()),
     "to_dict_without_none": lambda _, lib: rows(lib, batch_size=[3]).to_dict(retain_none=False),
 }  # fmt: skip
@@ -319,6 +349,118 @@ MAKING = {
 @pytest.mark.parametrize("call", MAKING.values(), ids=MAKING)
 def test_constructors_match_tensordict(call):
     assert_same_outcome(lambda lib: None, call)
+
+
+def named_above(lib, node):
+    first = lib.TensorDict({"n": node}, [2], names=["t"])
+    second = lib.TensorDict(batch_size=[2], names=["u"]).update({"n": node})
+    return [first["n"].names, second["n"].names, node.names]
+
+
+UNNAMED = {
+    "td": lambda lib: lib.TensorDict({"a": numbers(2, 3)}, [2]),
+    "locked": lambda lib: lib.TensorDict({"a": numbers(2, 3)}, [2]).lock_(),
+    "more_batch_dims": lambda lib: lib.TensorDict({"a": numbers(2, 3)}, [2, 3]),
+    "lazy_stack": lambda lib: lib.lazy_stack([lib.TensorDict({"a": numbers(3)}, [3])] * 2),
+    "tensorclass": lambda lib: my_class(lib)(x=numbers(2), batch_size=[2]),
+}
+
+
+@pytest.mark.parametrize("build", UNNAMED.values(), ids=UNNAMED)
+def test_a_node_keeps_its_names_in_a_node_with_names_as_in_tensordict(build):
+    assert_same_outcome(build, lambda node, lib: named_above(lib, node))
+
+
+def point(lib, start):
+    return my_class(lib)(x=numbers(3, start=start), batch_size=[])
+
+
+LISTS = {
+    "numbers": lambda lib: [1, 2],
+    "mixed_numbers": lambda lib: [1, 2.5],
+    "nested_numbers": lambda lib: [[1, 2], [3, 4]],
+    "complex": lambda lib: [1j, 2],
+    "tuples": lambda lib: [(1, 2), (3, 4)],
+    "scalar_tensors": lambda lib: [torch.tensor(1.0), torch.tensor(2.0)],
+    "one_element_tensors": lambda lib: [numbers(1), numbers(1)],
+    "tensors": lambda lib: [numbers(3), numbers(3, start=3)],
+    "tensors_with_gradients": lambda lib: [numbers(1).requires_grad_() * 2 for _ in range(2)],
+    "tensors_of_two_dtypes": lambda lib: [numbers(3), numbers(3, dtype=torch.int64)],
+    "tensors_of_two_shapes": lambda lib: [numbers(1), numbers(2)],
+    "nested_tensors": lambda lib: [[numbers(3)], [numbers(3)]],
+    "tensor_and_number": lambda lib: [torch.tensor(1.0), 2.0],
+    "tds": lambda lib: [lib.TensorDict(a=numbers(3)), lib.TensorDict(a=numbers(3, start=3))],
+    "tds_of_two_shapes": lambda lib: [lib.TensorDict(a=numbers(3)), lib.TensorDict(a=numbers(2))],
+    "tds_with_other_keys": lambda lib: [lib.TensorDict(a=numbers(3)), lib.TensorDict()],
+    "td_and_str": lambda lib: [lib.TensorDict(a=numbers(3)), "a"],
+    "tensorclasses": lambda lib: [point(lib, 0), point(lib, 3)],
+    "dicts": lambda lib: [{"k": 1}, {"k": 2}],
+    "nested_dicts": lambda lib: [[{"k": 1}], [{"k": 2}]],
+    "bytes": lambda lib: [b"a", b"b"],
+    "none": lambda lib: [None, None],
+    "number_and_none": lambda lib: [1, None],
+    "str": lambda lib: ["a", "b"],
+    "str_and_none": lambda lib: ["a", None],
+    "nested_str": lambda lib: [["a", "b"], ["c", "d"]],
+    "list_and_number": lambda lib: [[1], 2],
+    "objects": lambda lib: [len, sum],
+    "values": lambda lib: [lib.NonTensorData("a"), "b"],
+    "tuple_of_numbers": lambda lib: (1, 2),
+    "tuple_of_tensors": lambda lib: (numbers(3), numbers(3)),
+}  # fmt: skip
+
+
+def set_in_stack(lib, value):
+    stack = lib.lazy_stack([lib.TensorDict(z=numbers(n)) for n in (1, 2)])
+    return [member["k"] for member in stack.set("k", value).tensordicts]
+
+
+LIST_SETTERS = {
+    "constructor": lambda lib, value: lib.TensorDict({"k": value}, [2])["k"],
+    "row": lambda lib, value: lib.TensorDict({"k": value}, [2])[0]["k"],
+    "no_batch_dims": lambda lib, value: lib.TensorDict({"k": value})["k"],
+    "other_batch": lambda lib, value: lib.TensorDict({"k": value}, [5])["k"],
+    "set_nested": lambda lib, value: lib.TensorDict(batch_size=[2]).set(("n", "k"), value)["n"],
+    "update": lambda lib, value: lib.TensorDict(batch_size=[2]).update({"k": value})["k"],
+    "tensorclass": lambda lib, value: my_class(lib)(x=value, batch_size=[2]).x,
+    "lazy_stack": set_in_stack,
+}
+
+
+@pytest.mark.parametrize("value", LISTS.values(), ids=LISTS)
+@pytest.mark.parametrize("setter", LIST_SETTERS.values(), ids=LIST_SETTERS)
+def test_lists_become_the_same_entries_as_in_tensordict(setter, value):
+    assert_same_outcome(value, lambda items, lib: setter(lib, items))
+
+
+ROWS_OF_VALUES = {
+    "str": lambda td: td.__setitem__(slice(0, 2), {"k": ["a", "b"]}),
+    "new_str": lambda td: td.__setitem__(slice(0, 2), {"new": ["a", "b"]}),
+    "set_at": lambda td: td.set_at_("k", ["a", "b"], slice(0, 2)),
+}
+
+
+@pytest.mark.parametrize("write", ROWS_OF_VALUES.values(), ids=ROWS_OF_VALUES)
+def test_lists_are_split_over_the_rows_that_they_replace_as_in_tensordict(write):
+    def call(td, lib):
+        write(td)
+        return td
+
+    assert_same_outcome(lambda lib: lib.TensorDict({"k": ["x", "y", "z"]}, [3]), call)
+
+
+RAGGED = {
+    "set": lambda td: td.set("k", [numbers(2, 3), numbers(2, 4)]),
+    "set_inplace": lambda td: td.set_("z", [numbers(2, 1, start=5), numbers(2, 2, start=5)]),
+}
+
+
+@pytest.mark.parametrize("write", RAGGED.values(), ids=RAGGED)
+def test_members_of_a_stack_get_tensors_of_two_shapes_as_in_tensordict(write):
+    def build(lib):
+        return lib.lazy_stack([lib.TensorDict({"z": numbers(2, n)}, [2]) for n in (1, 2)])
+
+    assert_same_outcome(build, lambda td, lib: write(td).tensordicts)
 
 
 @pytest.mark.parametrize("cast", ["double", "float", "half", "bfloat16", "int", "bool"])

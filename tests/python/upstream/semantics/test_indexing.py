@@ -249,3 +249,46 @@ def test_dimension_names_after_indexing_match_tensordict(name):
         return lib.TensorDict({"x": numbers(4, 3, 2, 1)}, batch_size=[4, 3, 2, 1], names=names)
 
     assert_same_outcome(build, lambda td, lib: td[INDICES[name]])
+
+
+RAGGED = {
+    "shapes": lambda lib: [lib.TensorDict({"x": numbers(2), "z": numbers(n)}) for n in (1, 2, 3)],
+    "batches": lambda lib: [lib.TensorDict({"x": numbers(n, 2)}, [n]) for n in (1, 2, 3)],
+    "keys": lambda lib: [lib.TensorDict({"x": numbers(2), k: numbers(2)}) for k in "aba"],
+    "nested": lambda lib: [lib.TensorDict({"n": {"z": numbers(n)}}) for n in (1, 2, 3)],
+}
+NUMBERS = {"int": 7, "float": 2.5, "bool": True, "tensor": torch.tensor(7.0)}
+ROWS = {
+    "slice": slice(0, 2),
+    "all": slice(None),
+    "ellipsis": ...,
+    "list": [2, 0],
+    "mask": torch.tensor([True, False, True]),
+    "no_row": torch.zeros(3, dtype=torch.bool),
+    "int": 1,
+}
+
+
+@pytest.mark.parametrize("index", ROWS.values(), ids=ROWS)
+@pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
+@pytest.mark.parametrize("members", RAGGED.values(), ids=RAGGED)
+def test_numbers_are_written_into_rows_of_different_shapes_as_in_tensordict(members, number, index):
+    def call(stack, lib):
+        stack[index] = number
+        return stack.tensordicts
+
+    assert_same_outcome(lambda lib: lib.lazy_stack(members(lib)), call)
+
+
+@pytest.mark.parametrize("index", [(slice(0, 2), 0), (slice(None), [1, 0]), ([0, 2], [1, 0])])
+@pytest.mark.parametrize("stack_dim", [0, 1])
+def test_numbers_are_written_into_dims_of_ragged_members_as_in_tensordict(stack_dim, index):
+    def build(lib):
+        members = [lib.TensorDict({"z": numbers(3, n)}, [3]) for n in (1, 2, 3)]
+        return lib.lazy_stack(members, stack_dim)
+
+    def call(stack, lib):
+        stack[index] = 7
+        return stack.tensordicts
+
+    assert_same_outcome(build, call)
