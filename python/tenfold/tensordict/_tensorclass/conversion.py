@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 import os
@@ -343,7 +344,7 @@ class MakingMethods:
         return type(self)._from_tensordict(self._tensordict.copy())
 
     def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
-        return type(self)._from_tensordict(self._tensordict.clone())
+        return type(self)._from_tensordict(copy.deepcopy(self._tensordict, memo))
 
     @classmethod
     def __torch_function__(
