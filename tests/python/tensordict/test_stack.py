@@ -296,6 +296,26 @@ def test_pad_adds_rows():
     assert padded["masks", "a"].tolist() == [[True, False, False], [True] * 3]
 
 
+def test_pad_sequence_stacks_plain_values_and_pads_either_side():
+    def sample(letters):
+        tensors = {"a": torch.ones(len(letters)), "n": {"b": torch.ones(len(letters))}}
+        return TensorDict({**tensors, "s": list(letters), "t": letters}, [len(letters)])
+
+    samples = [sample("pq"), sample("xyz")]
+    right = tenfold.pad_sequence(samples)
+    assert right["s"] == [["p", "q", None], ["x", "y", "z"]]
+    assert right["t"] == [["pq", "pq", None], ["xyz"] * 3]
+    left = tenfold.pad_sequence(samples, return_mask=True, padding_side="left")
+    assert left["s"] == [[None, "p", "q"], ["x", "y", "z"]]
+    assert left["n", "b"].tolist() == [[0, 1, 1], [1, 1, 1]]
+    assert left["masks", "n", "b"].tolist() == [[False, True, True], [True] * 3]
+    for values in ({"a": torch.ones(1)}, {"a": torch.ones(1), "z": "x"}):
+        with pytest.raises(KeyError, match="same keys"):
+            tenfold.pad_sequence([TensorDict({"a": torch.ones(1), "s": "x"}), TensorDict(values)])
+    with pytest.raises(ValueError, match='"left" or "right"'):
+        tenfold.pad_sequence(samples, padding_side="both")
+
+
 def test_pad_adds_none_to_values():
     values = {"n": "x", "s": NonTensorStack("p", "q"), "m": {"z": NonTensorStack("p", "q")}}
     td = tenfold.pad(TensorDict(values, [2]), [1, 2])
