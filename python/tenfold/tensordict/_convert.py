@@ -580,14 +580,14 @@ def register(torch: Any) -> None:
     torch.utils._pytree.register_pytree_node(dense(), _flatten, _unflatten)
 
 
-class _Shapes(list):  # type: ignore[type-arg]
-    """Shapes of entries. All instances are equal: torch ignores them when it compares pytrees."""
+class _Uncompared(list):  # type: ignore[type-arg]
+    """A list that equals all others of its type: torch ignores it when it compares pytrees."""
 
     __slots__ = ()
     __hash__ = None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Shapes)
+        return isinstance(other, _Uncompared)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -599,8 +599,9 @@ def _flatten(td: Any) -> tuple[list[Any], Any]:
     keys = [key for key in entries if key not in kept]
     values = [entries[key] for key in keys]
     # torch also creates trees whose leaves have no shape, such as the `in_dims` of torch.vmap.
-    shapes = _Shapes(_shape_of(value, ()) for value in values)
-    return values, (keys, kept, tuple(td._batch_size), td._device, shapes)
+    shapes = _Uncompared(_shape_of(value, ()) for value in values)
+    names = _Uncompared(td._names or ())
+    return values, (keys, kept, tuple(td._batch_size), td._device, shapes, names)
 
 
 def _is_value(entry: Any) -> bool:
@@ -608,10 +609,13 @@ def _is_value(entry: Any) -> bool:
 
 
 def _unflatten(values: Any, context: Any) -> Any:
-    keys, kept, batch_size, device, old = context
+    keys, kept, batch_size, device, old, names = context
     items = dict(zip(keys, values, strict=True))
     new = [_shape_of(value, shape) for value, shape in zip(values, old, strict=True)]
-    return dense()._made({**items, **kept}, _batch_size_after(batch_size, list(old), new), device)
+    made = dense()._made({**items, **kept}, _batch_size_after(batch_size, list(old), new), device)
+    if names and made._batch_size == batch_size:
+        made._names = tuple(names)
+    return made
 
 
 def _shape_of(value: Any, default: tuple[int, ...]) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from tenfold import _core
 from tenfold._errors import KeyNotFoundError
+from tenfold._interop.arrays import need_torch
 from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._entries import (
     FOREIGN,
@@ -365,6 +366,12 @@ class MakingMethods:
         )
         out = kwargs.get("out")
         return out if out is not None and result is node_of(out) else delivered(first, result)
+
+
+def register_tree(cls: Any) -> None:
+    """Registers a tensorclass as a pytree node of torch, whose only child is the TensorDict."""
+    register = need_torch("tensorclass").utils._pytree.register_pytree_node
+    register(cls, lambda obj: ([obj._tensordict], None), lambda nodes, _: cls._over(nodes[0]))
 
 
 def _bare(argument: Any) -> Any:
