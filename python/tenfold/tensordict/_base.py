@@ -1520,12 +1520,25 @@ class TensorDictBase(TensorLike):
         return _convert.from_any(obj, auto_batch_size, batch_dims, device, batch_size)
 
     @classmethod
-    def from_dataclass(cls, dataclass: Any, **options: Any) -> TensorDict:
+    def from_dataclass(
+        cls,
+        dataclass: Any,
+        *,
+        batch_size: BatchSize | None = None,
+        device: Device | None = None,
+        auto_batch_size: bool | None = None,
+        batch_dims: int | None = None,
+        names: Sequence[str | None] | None = None,
+    ) -> TensorDict:
         """Creates a TensorDict from the fields of a dataclass object.
 
         Args:
             dataclass: The object.
-            **options: As for `from_dict`.
+            batch_size: This and the following arguments: as for `from_dict`.
+            device: Move tensors to this device.
+            auto_batch_size: Infer the batch size.
+            batch_dims: Infer the batch size, but with at most this many dimensions.
+            names: Names of the batch dimensions.
 
         Returns:
             TensorDict: An entry for each field.
@@ -1539,7 +1552,14 @@ class TensorDictBase(TensorLike):
             >>> TensorDict.from_dataclass(Point(torch.zeros(3), torch.ones(3)))["y"]
             tensor([1., 1., 1.])
         """
-        return _convert.from_dataclass(dataclass, **options)
+        return _convert.from_dataclass(
+            dataclass,
+            batch_size=batch_size,
+            device=device,
+            auto_batch_size=auto_batch_size,
+            batch_dims=batch_dims,
+            names=names,
+        )
 
     @classmethod
     def from_namedtuple(cls, named_tuple: Any, **options: Any) -> TensorDict:
@@ -1589,6 +1609,8 @@ class TensorDictBase(TensorLike):
         *,
         batch_size: BatchSize | None = None,
         device: Device | None = None,
+        auto_batch_size: bool = False,
+        batch_dims: int | None = None,
     ) -> TensorDict:
         """Creates a TensorDict from the fields of a NumPy structured array.
 
@@ -1598,8 +1620,10 @@ class TensorDictBase(TensorLike):
 
         Args:
             struct_array: The array; fields may be structured themselves.
-            batch_size: Default: the shape of the array.
+            batch_size: Default: the shape of the array, unless it is inferred.
             device: Move the tensors to this device.
+            auto_batch_size: Infer the batch size, as for `from_dict`.
+            batch_dims: Infer the batch size, but with at most this many dimensions.
 
         Returns:
             TensorDict: An entry for each field.
@@ -1607,13 +1631,20 @@ class TensorDictBase(TensorLike):
         Raises:
             TypeError: If `struct_array` has no named fields, or torch lacks the dtype of a field.
             RuntimeError: If the shape of a field does not begin with `batch_size`.
+            ValueError: If `batch_size` is given with `batch_dims` or a true `auto_batch_size`.
 
         Example:
             >>> array = numpy.zeros(3, [("a", "f4"), ("b", "i8", (2,))])
             >>> TensorDict.from_struct_array(array)["b"].shape
             torch.Size([3, 2])
         """
-        return _convert.from_struct_array(struct_array, batch_size=batch_size, device=device)
+        return _convert.from_struct_array(
+            struct_array,
+            batch_size=batch_size,
+            device=device,
+            auto_batch_size=auto_batch_size,
+            batch_dims=batch_dims,
+        )
 
     def to_struct_array(self) -> np.ndarray[Any, Any]:
         """Returns copies of the entries as a NumPy structured array, whose shape is the batch size.

@@ -62,30 +62,23 @@ def _from_fields(entries: dict[str, Any], options: dict[str, Any]) -> TensorDict
     return dense().from_dict(entries, **options)
 
 
-def from_struct_array(
-    struct_array: Any, *, batch_size: Any = None, device: Any = None
-) -> TensorDict:
+def from_struct_array(struct_array: Any, **options: Any) -> TensorDict:
     if getattr(getattr(struct_array, "dtype", None), "names", None) is None:
         found = getattr(struct_array, "dtype", type(struct_array).__name__)
         raise TypeError(f"from_struct_array: expected an array with named fields, found {found}")
-    batch_size = struct_array.shape if batch_size is None else batch_size_of(batch_size)
-    made = dense()(batch_size=batch_size, device=device)
+    is_inferred = options.get("auto_batch_size") or options.get("batch_dims") is not None
+    if options.get("batch_size") is None and not is_inferred:
+        options["batch_size"] = struct_array.shape
+    entries = {}
     for name in struct_array.dtype.names:
         field = struct_array[name]
-        value: Any
+        value: Any = field
         if field.dtype.names is not None:
-            value = dense().from_struct_array(field, device=device)
+            value = dense().from_struct_array(field)
         elif field.dtype.kind in "US":
             value = NonTensorStack.from_list(field.tolist()) if field.ndim else field.item()
-        else:
-            # torch cannot view memory in another byte order, or with strides that are negative or
-            # not a multiple of the item size.
-            if not field.dtype.isnative:
-                value = field.astype(field.dtype.newbyteorder("="))
-            else:
-                value = field if arrays.has_element_strides(field) else field.copy()
-        made.set(name, value)
-    return made
+        entries[name] = value
+    return _from_fields(entries, options)
 
 
 def to_struct_array(td: Any) -> np.ndarray[Any, Any]:

@@ -181,13 +181,14 @@ def from_struct_array(struct_array: Any, **options: Any) -> Any:
     Args:
         struct_array: The array. The tensors share its memory, with the exceptions that
             `TensorDict.from_struct_array` lists.
-        **options: Options of `TensorDict.from_struct_array`: ``batch_size``, ``device``.
+        **options: ``batch_size``, ``device``, ``auto_batch_size`` and ``batch_dims`` of
+            `TensorDict.from_struct_array`.
 
     Returns:
         TensorDict: An entry for each field.
 
     Raises:
-        TypeError, RuntimeError: As for `TensorDict.from_struct_array`.
+        TypeError, RuntimeError, ValueError: As for `TensorDict.from_struct_array`.
 
     Example:
         >>> array = numpy.zeros(3, [("a", "f4")])
@@ -240,6 +241,27 @@ def load_memmap(prefix: Any, *args: Any, **options: Any) -> Any:
         torch.Size([3])
     """
     return TensorDict.load_memmap(prefix, *args, **options)
+
+
+@set_module("tenfold")
+def from_consolidated(filename: Any) -> Any:
+    """Opens a file of `TensorDict.consolidate`, like `TensorDict.from_consolidated`.
+
+    Args:
+        filename: The file.
+
+    Returns:
+        TensorDict: The tree, whose tensors are private views of the file.
+
+    Raises:
+        FileNotFoundError, CorruptFileError: As for `TensorDict.from_consolidated`.
+
+    Example:
+        >>> _ = td.consolidate("one.bin")
+        >>> tenfold.tensordict.from_consolidated("one.bin")["a"].shape
+        torch.Size([3])
+    """
+    return TensorDict.from_consolidated(filename)
 
 
 @set_module("tenfold")
