@@ -50,6 +50,8 @@ def test_a_lazy_stack_keeps_its_members():
     with pytest.raises(RuntimeError, match='key "a": expected tensors of the same shape'):
         stack["a"]
     assert [len(part) for part in stack.get("a", as_list=True)] == [1, 2]
+    nested = stack[[[0, 1], [1, 1]]].get("a", as_list=True)
+    assert [[len(part) for part in parts] for parts in nested] == [[1, 2], [2, 2]]
     stack["new"] = torch.tensor([5, 6])
     assert rows[1]["new"] == 6
     stack.append(row(2))
