@@ -57,9 +57,9 @@ _waiting: list[Callable[[Any], None]] = []  # functions to call with torch once 
 
 
 def on_torch(call: Callable[[Any], None]) -> None:
-    """Calls `call(torch)` now if `import_torch` has imported torch, else when it imports torch."""
-    if _torch:
-        call(_torch)
+    """Calls `call(torch)` now if torch is imported, else when `import_torch` imports it."""
+    if imported_torch() is not None:
+        call(import_torch())
     else:
         _waiting.append(call)
 

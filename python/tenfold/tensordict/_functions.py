@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tenfold._interop import objects
+from tenfold import _pickle
+from tenfold._interop import arrays, objects
 from tenfold._public import set_module
 from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._dense import TensorDict
@@ -313,4 +314,15 @@ def simplify(obj: Any) -> tuple[Any, ...] | None:
     return None
 
 
+def _allow_pickles(torch: Any) -> None:
+    """Lets ``torch.load(weights_only=True)`` create TensorDicts in memory.
+
+    Omits the functions of `_pickle` that open files, and `consolidated`, which does not check the
+    offsets of jagged tensors.
+    """
+    functions = [_pickle.tensordict, _pickle.lazy_stack, _pickle.non_tensor_stack]
+    torch.serialization.add_safe_globals([*functions, TensorDict, NonTensorData])
+
+
 objects.register_trees(simplify)
+arrays.on_torch(_allow_pickles)

@@ -1,3 +1,5 @@
+import io
+import pickle
 import sys
 from collections import defaultdict
 
@@ -217,3 +219,23 @@ def test_casts_change_the_dtype_and_clones_copy_unless_recurse_is_false():
 
 def test_a_batch_size_of_one_number_is_accepted_by_to():
     assert TensorDict({"a": torch.zeros(3, 2)}).to(batch_size=3).batch_size == (3,)
+
+
+def test_torch_loads_trees_with_weights_only():
+    td = tree().set("l", ["p", "q"]).lock_()
+    td.names = ["rows"]
+    saved = {"td": td, "stack": tenfold.lazy_stack([tree(), tree().exclude("a")])}
+    file = io.BytesIO()
+    torch.save(saved, file)
+    file.seek(0)
+    found = torch.load(file, weights_only=True)
+    assert found["td"]["l"] == ["p", "q"]
+    assert found["td"].is_locked
+    assert found["td"].names == ["rows"]
+    assert (found["td"] == td).all()
+    assert found["stack"][0]["a"].tolist() == [0, 1]
+    file = io.BytesIO()
+    torch.save(td.consolidate(), file)
+    file.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match=r"add_safe_globals\(\[tenfold._pickle"):
+        torch.load(file, weights_only=True)
