@@ -8,6 +8,7 @@ from tenfold._public import set_module
 from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._dense import TensorDict
 from tenfold.tensordict._entries import NODE, TENSORCLASS, class_kind
+from tenfold.tensordict._ops.join import register_collate
 from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor
 
 TYPE_CHECKING = False
@@ -314,15 +315,16 @@ def simplify(obj: Any) -> tuple[Any, ...] | None:
     return None
 
 
-def _allow_pickles(torch: Any) -> None:
-    """Lets ``torch.load(weights_only=True)`` create TensorDicts in memory.
+def _register(torch: Any) -> None:
+    """Registers TensorDicts for torch's ``default_collate`` and ``load(weights_only=True)``.
 
     Omits the functions of `_pickle` that open files, and `consolidated`, which does not check the
     offsets of jagged tensors.
     """
+    register_collate(torch, TensorDictBase)
     functions = [_pickle.tensordict, _pickle.lazy_stack, _pickle.non_tensor_stack]
     torch.serialization.add_safe_globals([*functions, TensorDict, NonTensorData])
 
 
 objects.register_trees(simplify)
-arrays.on_torch(_allow_pickles)
+arrays.on_torch(_register)

@@ -772,6 +772,15 @@ def collate(batch: Any) -> Any:
     return torch.utils.data.default_collate(batch)
 
 
+def register_collate(torch: Any, cls: type) -> None:
+    """Lets torch's ``default_collate`` collate instances of `cls` by `collate`.
+
+    A DataLoader over a TensorDict passes the rows of a batch as one TensorDict, not as a list.
+    """
+    registry = torch.utils.data._utils.collate.default_collate_fn_map
+    registry[cls] = lambda batch, *, collate_fn_map=None: collate(batch)
+
+
 @set_module("tenfold")
 def assert_close(
     actual: Any,

@@ -24,6 +24,7 @@ from tenfold.tensordict._entries import (
 )
 from tenfold.tensordict._node import ON_DISK, register_class, registered_class
 from tenfold.tensordict._ops.casts import CASTS
+from tenfold.tensordict._ops.join import register_collate
 from tenfold.tensordict._ops.locking import locked_as
 from tenfold.tensordict._ops.mapping import is_tensor_class
 from tenfold.tensordict._protocol import dense, stacked
@@ -368,9 +369,14 @@ class MakingMethods:
         return out if out is not None and result is node_of(out) else delivered(first, result)
 
 
-def register_tree(cls: Any) -> None:
-    """Registers a tensorclass as a pytree node of torch, whose only child is the TensorDict."""
-    register = need_torch("tensorclass").utils._pytree.register_pytree_node
+def register_in_torch(cls: Any) -> None:
+    """Registers a tensorclass for torch's ``default_collate``, and as a pytree node.
+
+    The only child of the pytree node is the TensorDict.
+    """
+    torch = need_torch("tensorclass")
+    register_collate(torch, cls)
+    register = torch.utils._pytree.register_pytree_node
     register(cls, lambda obj: ([obj._tensordict], None), lambda nodes, _: cls._over(nodes[0]))
 
 
