@@ -801,7 +801,7 @@ class TensorDictBase(TensorLike):
             inplace: Delete the selected entries from this TensorDict, which then is the last item
                 of the result.
             default: Value of a key that does not exist. None: such a key is ignored.
-            strict: If false, ignore keys that do not exist.
+            strict: If false, and without a default, ignore keys that do not exist.
             reproduce_struct: Give each TensorDict all nodes, even empty ones, and all plain values.
                 If false, the remaining entries contain no empty nodes.
 
@@ -809,7 +809,6 @@ class TensorDictBase(TensorLike):
             KeyError: If `strict`, no default is given, and a key does not exist or was already
                 selected; if a path leads through a tensor or a plain value.
             RuntimeError: If `inplace` and this TensorDict is locked.
-            TypeError: If both `default` and ``strict=False`` are given.
 
         Example:
             >>> first, rest = td.split_keys(["a"])
@@ -830,7 +829,7 @@ class TensorDictBase(TensorLike):
         Args:
             *keys: Keys or paths of keys.
             default: Value of a key that does not exist. None: such a key is ignored.
-            strict: If false, ignore keys that do not exist.
+            strict: If false, and without a default, ignore keys that do not exist.
             filter_empty: Ignored: empty nodes of this TensorDict, except tensorclasses, are
                 removed in any case.
 
@@ -839,7 +838,6 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: As for `split_keys`.
-            TypeError: If both `default` and ``strict=False`` are given.
             RuntimeError: If this TensorDict is locked.
 
         Example:

@@ -124,6 +124,12 @@ def _check_kinds(call: str, items: list[Any]) -> None:
     if len(set(by_type.values())) > 1:
         first, is_node = next(iter(by_type.items()))
         other = next(cls for cls, found in by_type.items() if found != is_node)
+        for cls in (first, other):
+            if class_kind(cls) == FOREIGN and tensordict_package.is_collection(cls):
+                raise TypeError(
+                    f"{call}: expected TensorDicts of tenfold, found a {cls.__module__}."
+                    f"{cls.__name__}; TensorDict.from_tensordict() converts it"
+                )
         raise TypeError(
             f"{call}: expected either TensorDicts or tensors, found {first.__name__} and "
             f"{other.__name__}"
