@@ -239,7 +239,7 @@ def public_things():
 def test_public_names_have_their_public_module():
     assert collate_trees is not tenfold.collate
     for place, thing in public_things():
-        if place.endswith("__version__"):
+        if place.endswith(("__version__", "NestedKey")):  # a str and a union of types
             continue
         module = place.rpartition(".")[0]
         assert thing.__module__ in ("tenfold", module), place

@@ -57,9 +57,9 @@ _waiting: list[Callable[[Any], None]] = []  # functions to call with torch once 
 
 
 def on_torch(call: Callable[[Any], None]) -> None:
-    """Calls `call(torch)` now if `import_torch` has imported torch, else when it imports torch."""
-    if _torch:
-        call(_torch)
+    """Calls `call(torch)` now if torch is imported, else when `import_torch` imports it."""
+    if imported_torch() is not None:
+        call(import_torch())
     else:
         _waiting.append(call)
 
@@ -138,7 +138,8 @@ def copied(array: Any) -> Any:
 
 def has_element_strides(array: Any) -> bool:
     """True if all strides of a numpy array are multiples of its item size, and none is negative."""
-    return all(stride >= 0 and stride % array.itemsize == 0 for stride in array.strides)
+    size = array.itemsize or 1
+    return all(stride >= 0 and stride % size == 0 for stride in array.strides)
 
 
 def is_numpy_number(value: Any) -> bool:
@@ -360,10 +361,15 @@ def with_grad(tensor: Any, requires_grad: bool, is_parameter: bool) -> Any:
 
 
 def tensor_of(array: Any) -> Any:
-    """A torch tensor over the memory of a numpy array, or a copy of a read-only array or scalar."""
+    """A torch tensor over the memory of a numpy array; a copy if torch cannot view that memory.
+
+    torch views neither scalars and read-only arrays nor another byte order, nor strides that are
+    negative or not a multiple of the item size.
+    """
     torch = sys.modules["torch"]
-    if not getattr(array, "flags", None) or not array.flags.writeable:
-        return torch.from_numpy(numpy_module().array(array))
+    is_viewed = array.flags.writeable and array.dtype.isnative and has_element_strides(array)
+    if not is_viewed:
+        array = numpy_module().array(array, dtype=array.dtype.newbyteorder("="))
     return torch.from_numpy(array)
 
 

@@ -7,6 +7,7 @@ from tenfold.tensordict._dense import TensorDict
 from tenfold.tensordict._functions import (
     default_is_leaf,
     from_any,
+    from_consolidated,
     from_dict,
     from_module,
     from_modules,
@@ -38,8 +39,13 @@ from tenfold.tensordict._ops.join import (
 )
 from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor, is_non_tensor
 
+#: The name of `assert_close` in older versions of tensordict.
+assert_allclose_td = assert_close
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from tenfold.tensordict._files.archive import (
         is_memmap_archive,
         pack_memmap,
@@ -49,6 +55,11 @@ if TYPE_CHECKING:
     from tenfold.tensordict._files.grow import append_memmap
     from tenfold.tensordict._files.mapped_tensor import MemmapTensor, MemoryMappedTensor
     from tenfold.tensordict._tensorclass.decorator import TensorClass, tensorclass
+
+    #: The type of keys: a str, or a tuple of them for an entry of a nested node.
+    NestedKey: TypeAlias = str | tuple[str, ...]
+else:
+    NestedKey = str | tuple  # for isinstance(), which takes no tuple[str, ...]
 
 # Imported on access. MemoryMappedTensor is a subclass of torch.Tensor, so its module imports torch.
 _LATE = {
@@ -76,6 +87,7 @@ __all__ = [
     "LazyStackedTensorDict",
     "MemmapTensor",
     "MemoryMappedTensor",
+    "NestedKey",
     "NonTensorData",
     "NonTensorStack",
     "TensorClass",
@@ -83,12 +95,14 @@ __all__ = [
     "TensorDictBase",
     "UnbatchedTensor",
     "append_memmap",
+    "assert_allclose_td",
     "assert_close",
     "cat",
     "collate",
     "default_is_leaf",
     "dense_stack_tds",
     "from_any",
+    "from_consolidated",
     "from_dict",
     "from_module",
     "from_modules",

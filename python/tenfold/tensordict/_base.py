@@ -802,7 +802,7 @@ class TensorDictBase(TensorLike):
             inplace: Delete the selected entries from this TensorDict, which then is the last item
                 of the result.
             default: Value of a key that does not exist. None: such a key is ignored.
-            strict: If false, ignore keys that do not exist.
+            strict: If false, and without a default, ignore keys that do not exist.
             reproduce_struct: Give each TensorDict all nodes, even empty ones, and all plain values.
                 If false, the remaining entries contain no empty nodes.
 
@@ -810,7 +810,6 @@ class TensorDictBase(TensorLike):
             KeyError: If `strict`, no default is given, and a key does not exist or was already
                 selected; if a path leads through a tensor or a plain value.
             RuntimeError: If `inplace` and this TensorDict is locked.
-            TypeError: If both `default` and ``strict=False`` are given.
 
         Example:
             >>> first, rest = td.split_keys(["a"])
@@ -831,7 +830,7 @@ class TensorDictBase(TensorLike):
         Args:
             *keys: Keys or paths of keys.
             default: Value of a key that does not exist. None: such a key is ignored.
-            strict: If false, ignore keys that do not exist.
+            strict: If false, and without a default, ignore keys that do not exist.
             filter_empty: Ignored: empty nodes of this TensorDict, except tensorclasses, are
                 removed in any case.
 
@@ -840,7 +839,6 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: As for `split_keys`.
-            TypeError: If both `default` and ``strict=False`` are given.
             RuntimeError: If this TensorDict is locked.
 
         Example:
@@ -1522,12 +1520,25 @@ class TensorDictBase(TensorLike):
         return _convert.from_any(obj, auto_batch_size, batch_dims, device, batch_size)
 
     @classmethod
-    def from_dataclass(cls, dataclass: Any, **options: Any) -> TensorDict:
+    def from_dataclass(
+        cls,
+        dataclass: Any,
+        *,
+        batch_size: BatchSize | None = None,
+        device: Device | None = None,
+        auto_batch_size: bool | None = None,
+        batch_dims: int | None = None,
+        names: Sequence[str | None] | None = None,
+    ) -> TensorDict:
         """Creates a TensorDict from the fields of a dataclass object.
 
         Args:
             dataclass: The object.
-            **options: As for `from_dict`.
+            batch_size: This and the following arguments: as for `from_dict`.
+            device: Move tensors to this device.
+            auto_batch_size: Infer the batch size.
+            batch_dims: Infer the batch size, but with at most this many dimensions.
+            names: Names of the batch dimensions.
 
         Returns:
             TensorDict: An entry for each field.
@@ -1541,7 +1552,14 @@ class TensorDictBase(TensorLike):
             >>> TensorDict.from_dataclass(Point(torch.zeros(3), torch.ones(3)))["y"]
             tensor([1., 1., 1.])
         """
-        return _convert.from_dataclass(dataclass, **options)
+        return _convert.from_dataclass(
+            dataclass,
+            batch_size=batch_size,
+            device=device,
+            auto_batch_size=auto_batch_size,
+            batch_dims=batch_dims,
+            names=names,
+        )
 
     @classmethod
     def from_namedtuple(cls, named_tuple: Any, **options: Any) -> TensorDict:
@@ -1591,6 +1609,8 @@ class TensorDictBase(TensorLike):
         *,
         batch_size: BatchSize | None = None,
         device: Device | None = None,
+        auto_batch_size: bool = False,
+        batch_dims: int | None = None,
     ) -> TensorDict:
         """Creates a TensorDict from the fields of a NumPy structured array.
 
@@ -1600,8 +1620,10 @@ class TensorDictBase(TensorLike):
 
         Args:
             struct_array: The array; fields may be structured themselves.
-            batch_size: Default: the shape of the array.
+            batch_size: Default: the shape of the array, unless it is inferred.
             device: Move the tensors to this device.
+            auto_batch_size: Infer the batch size, as for `from_dict`.
+            batch_dims: Infer the batch size, but with at most this many dimensions.
 
         Returns:
             TensorDict: An entry for each field.
@@ -1609,13 +1631,20 @@ class TensorDictBase(TensorLike):
         Raises:
             TypeError: If `struct_array` has no named fields, or torch lacks the dtype of a field.
             RuntimeError: If the shape of a field does not begin with `batch_size`.
+            ValueError: If `batch_size` is given with `batch_dims` or a true `auto_batch_size`.
 
         Example:
             >>> array = numpy.zeros(3, [("a", "f4"), ("b", "i8", (2,))])
             >>> TensorDict.from_struct_array(array)["b"].shape
             torch.Size([3, 2])
         """
-        return _convert.from_struct_array(struct_array, batch_size=batch_size, device=device)
+        return _convert.from_struct_array(
+            struct_array,
+            batch_size=batch_size,
+            device=device,
+            auto_batch_size=auto_batch_size,
+            batch_dims=batch_dims,
+        )
 
     def to_struct_array(self) -> np.ndarray[Any, Any]:
         """Returns copies of the entries as a NumPy structured array, whose shape is the batch size.

@@ -87,30 +87,23 @@ def _as_dicts(obj: Any) -> Any:
     return {key: _as_dicts(value) for key, value in fields.items()}
 
 
-def from_struct_array(
-    struct_array: Any, *, batch_size: Any = None, device: Any = None
-) -> TensorDict:
+def from_struct_array(struct_array: Any, **options: Any) -> TensorDict:
     if getattr(getattr(struct_array, "dtype", None), "names", None) is None:
         found = getattr(struct_array, "dtype", type(struct_array).__name__)
         raise TypeError(f"from_struct_array: expected an array with named fields, found {found}")
-    batch_size = struct_array.shape if batch_size is None else batch_size_of(batch_size)
-    made = dense()(batch_size=batch_size, device=device)
+    is_inferred = options.get("auto_batch_size") or options.get("batch_dims") is not None
+    if options.get("batch_size") is None and not is_inferred:
+        options["batch_size"] = struct_array.shape
+    entries = {}
     for name in struct_array.dtype.names:
         field = struct_array[name]
-        value: Any
+        value: Any = field
         if field.dtype.names is not None:
-            value = dense().from_struct_array(field, device=device)
+            value = dense().from_struct_array(field)
         elif field.dtype.kind in "US":
             value = NonTensorStack.from_list(field.tolist()) if field.ndim else field.item()
-        else:
-            # torch cannot view memory in another byte order, or with strides that are negative or
-            # not a multiple of the item size.
-            if not field.dtype.isnative:
-                value = field.astype(field.dtype.newbyteorder("="))
-            else:
-                value = field if arrays.has_element_strides(field) else field.copy()
-        made.set(name, value)
-    return made
+        entries[name] = value
+    return dense().from_dict(entries, **options)
 
 
 def to_struct_array(td: Any) -> np.ndarray[Any, Any]:
@@ -590,14 +583,14 @@ def register(torch: Any) -> None:
     torch.utils._pytree.register_pytree_node(dense(), _flatten, _unflatten)
 
 
-class _Shapes(list):  # type: ignore[type-arg]
-    """Shapes of entries. All instances are equal: torch ignores them when it compares pytrees."""
+class _Uncompared(list):  # type: ignore[type-arg]
+    """A list that equals all others of its type: torch ignores it when it compares pytrees."""
 
     __slots__ = ()
     __hash__ = None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Shapes)
+        return isinstance(other, _Uncompared)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -609,8 +602,9 @@ def _flatten(td: Any) -> tuple[list[Any], Any]:
     keys = [key for key in entries if key not in kept]
     values = [entries[key] for key in keys]
     # torch also creates trees whose leaves have no shape, such as the `in_dims` of torch.vmap.
-    shapes = _Shapes(_shape_of(value, ()) for value in values)
-    return values, (keys, kept, tuple(td._batch_size), td._device, shapes)
+    shapes = _Uncompared(_shape_of(value, ()) for value in values)
+    names = _Uncompared(td._names or ())
+    return values, (keys, kept, tuple(td._batch_size), td._device, shapes, names)
 
 
 def _is_value(entry: Any) -> bool:
@@ -618,10 +612,13 @@ def _is_value(entry: Any) -> bool:
 
 
 def _unflatten(values: Any, context: Any) -> Any:
-    keys, kept, batch_size, device, old = context
+    keys, kept, batch_size, device, old, names = context
     items = dict(zip(keys, values, strict=True))
     new = [_shape_of(value, shape) for value, shape in zip(values, old, strict=True)]
-    return dense()._made({**items, **kept}, _batch_size_after(batch_size, list(old), new), device)
+    made = dense()._made({**items, **kept}, _batch_size_after(batch_size, list(old), new), device)
+    if names and made._batch_size == batch_size:
+        made._names = tuple(names)
+    return made
 
 
 def _shape_of(value: Any, default: tuple[int, ...]) -> tuple[int, ...]:

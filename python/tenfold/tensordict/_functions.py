@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from tenfold._interop import objects
+from tenfold import _pickle
+from tenfold._interop import arrays, objects
 from tenfold._public import set_module
 from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._dense import TensorDict
 from tenfold.tensordict._entries import NODE, TENSORCLASS, class_kind
+from tenfold.tensordict._ops.join import register_collate
 from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor
 
 TYPE_CHECKING = False
@@ -181,13 +183,14 @@ def from_struct_array(struct_array: Any, **options: Any) -> Any:
     Args:
         struct_array: The array. The tensors share its memory, with the exceptions that
             `TensorDict.from_struct_array` lists.
-        **options: Options of `TensorDict.from_struct_array`: ``batch_size``, ``device``.
+        **options: ``batch_size``, ``device``, ``auto_batch_size`` and ``batch_dims`` of
+            `TensorDict.from_struct_array`.
 
     Returns:
         TensorDict: An entry for each field.
 
     Raises:
-        TypeError, RuntimeError: As for `TensorDict.from_struct_array`.
+        TypeError, RuntimeError, ValueError: As for `TensorDict.from_struct_array`.
 
     Example:
         >>> array = numpy.zeros(3, [("a", "f4")])
@@ -243,6 +246,27 @@ def load_memmap(prefix: Any, *args: Any, **options: Any) -> Any:
 
 
 @set_module("tenfold")
+def from_consolidated(filename: Any) -> Any:
+    """Opens a file of `TensorDict.consolidate`, like `TensorDict.from_consolidated`.
+
+    Args:
+        filename: The file.
+
+    Returns:
+        TensorDict: The tree, whose tensors are private views of the file.
+
+    Raises:
+        FileNotFoundError, CorruptFileError: As for `TensorDict.from_consolidated`.
+
+    Example:
+        >>> _ = td.consolidate("one.bin")
+        >>> tenfold.tensordict.from_consolidated("one.bin")["a"].shape
+        torch.Size([3])
+    """
+    return TensorDict.from_consolidated(filename)
+
+
+@set_module("tenfold")
 def is_leaf_nontensor(cls: type) -> bool:
     """An argument for ``keys(is_leaf=...)``: tensors and values that are not tensors are leaves.
 
@@ -291,4 +315,16 @@ def simplify(obj: Any) -> tuple[Any, ...] | None:
     return None
 
 
+def _register(torch: Any) -> None:
+    """Registers TensorDicts for torch's ``default_collate`` and ``load(weights_only=True)``.
+
+    Omits the functions of `_pickle` that open files, and `consolidated`, which does not check the
+    offsets of jagged tensors.
+    """
+    register_collate(torch, TensorDictBase)
+    functions = [_pickle.tensordict, _pickle.lazy_stack, _pickle.non_tensor_stack]
+    torch.serialization.add_safe_globals([*functions, TensorDict, NonTensorData])
+
+
 objects.register_trees(simplify)
+arrays.on_torch(_register)

@@ -555,7 +555,8 @@ class LazyStackedTensorDict(TensorDictBase):
                 ``padding_side`` as for torch's ``pad_sequence``.
 
         Returns:
-            A tensor, a stack of nodes or values, or `default`; with ``as_list`` a list.
+            A tensor, a stack of nodes or values, or `default`; with ``as_list``, a list of the
+            members' entries, with a list in place of each member that is a stack.
 
         Raises:
             RuntimeError: If no option is given, and shapes differ, or one member has a tensor and
@@ -572,10 +573,14 @@ class LazyStackedTensorDict(TensorDictBase):
         """
         if not any(how.get(name) for name in ("as_list", "as_nested_tensor", "as_padded_tensor")):
             return super().get(key, default)
-        values = [member.get(key) for member in self.tensordicts]
+        lists = {"as_list": True} if how.get("as_list") else {}
+        values = [
+            member.get(key, **(lists if isinstance(node, LazyStackedTensorDict) else {}))
+            for member, node in zip(self.tensordicts, self._nodes(), strict=True)
+        ]
         if any(value is None for value in values):
             return default
-        if how.get("as_list"):
+        if lists:
             return values
         torch = need_torch("get")
         if not all(is_array(value) for value in values):

@@ -250,6 +250,19 @@ def pad_widths(pairs: list[tuple[int, int]], ndim: int) -> list[int]:
     return [0, 0] * (ndim - len(pairs)) + [width for pair in reversed(pairs) for width in pair]
 
 
+def _row_method(name: str) -> Any:
+    """Returns a method that rearranges the rows of the values as ``torch.Tensor.<name>`` does."""
+
+    def call(self: _Values, *args: Any, **kwargs: Any) -> Any:
+        need_torch(name)
+        made = getattr(self._rows(), name)(*args, **kwargs)
+        return tuple(map(self._with, made)) if isinstance(made, tuple) else self._with(made)
+
+    call.__name__ = name
+    call.__doc__ = f"Rearranges the rows, like ``torch.Tensor.{name}``; the values are shared."
+    return call
+
+
 class _Values:
     """Base class of NonTensorData and NonTensorStack."""
 
@@ -262,6 +275,7 @@ class _Values:
         def _rows(self) -> ValueRows: ...
         def _list(self) -> list[Any]: ...
         def _unwrapped(self) -> Any: ...
+        def _on(self, device: Any) -> Any: ...
 
     @property
     def batch_size(self) -> Any:
@@ -374,6 +388,46 @@ class _Values:
         need_torch("expand")
         sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
         return self._with(self._rows().expand(*sizes))
+
+    flatten = _row_method("flatten")
+    permute = _row_method("permute")
+    reshape = _row_method("reshape")
+    split = _row_method("split")
+    transpose = _row_method("transpose")
+    view = _row_method("view")
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns the same values with another `device` attribute.
+
+        Args:
+            *args: As for ``torch.Tensor.to``. Only a device, as the first argument, has an effect.
+            **kwargs: As for ``torch.Tensor.to``. Only ``device`` has an effect.
+
+        Returns:
+            A NonTensorData or NonTensorStack; without a device, this one.
+
+        Example:
+            >>> from tenfold.tensordict import NonTensorData
+            >>> NonTensorData("a").to("cpu").device
+            device(type='cpu')
+        """
+        torch = need_torch("to")
+        device = args[0] if args else kwargs.get("device")
+        if not isinstance(device, (str, int, torch.device)):
+            return self
+        return self._on(torch.device(device))
+
+    def cpu(self) -> Any:
+        """Returns the same values with the device "cpu"."""
+        return self.to("cpu")
+
+    def contiguous(self) -> Any:
+        """Returns this object: values have no memory layout."""
+        return self
+
+    def detach(self) -> Any:
+        """Returns this object: values have no gradients."""
+        return self
 
     def __ne__(self, other: object) -> Any:
         same = self == other

@@ -425,3 +425,15 @@ def test_get_at_names_a_missing_field_or_entry():
         sample().get_at("other", 0)
     with pytest.raises(KeyError, match=r"no entry \('inner', 'other'\)"):
         sample(inner=sample()).get_at(("inner", "other"), 0)
+
+
+def test_deepcopy_copies_the_values_of_fields_and_the_tensors():
+    made = sample()
+    made.label = {"a": [1]}
+    copied = copy.deepcopy(made)
+    copied.label["a"].append(2)
+    assert made.label == {"a": [1]}
+    assert copied.x.data_ptr() != made.x.data_ptr()
+    assert torch.equal(copied.x, made.x)
+    nested = tenfold.TensorDict({"o": made}, batch_size=made.batch_size)
+    assert copy.deepcopy(nested)["o"].label is not made.label

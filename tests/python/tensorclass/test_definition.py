@@ -317,3 +317,45 @@ def test_autocast_leaves_fields_of_generic_types():
 
     assert Casting((1, 2)).numbers == (1, 2)
     assert Casting({1, 2}).numbers == {1, 2}
+
+
+def test_autocast_leaves_values_of_fields_annotated_with_any():
+    @tenfold.tensorclass(autocast=True)
+    class Casting:
+        anything: typing.Any
+
+    assert Casting(3).anything == torch.tensor(3)
+    assert Casting("x").anything == "x"
+
+
+def test_objects_are_pytrees_of_torch():
+    @tenfold.tensorclass
+    class Step:
+        x: torch.Tensor
+        label: str = "none"
+
+    step = Step(torch.ones(3, 2), "first", batch_size=[3])
+    assert [leaf is step.x for leaf in torch.utils._pytree.tree_leaves(step)] == [True]
+    summed = torch.utils._pytree.tree_map(lambda tensor: tensor.sum(1), step)
+    assert (type(summed), summed.label, summed.batch_size) == (Step, "first", (3,))
+    assert summed.x.tolist() == [2, 2, 2]
+    gradient = torch.func.grad(lambda obj: (obj.x * 3).sum())(step)
+    assert gradient.x.tolist() == [[3, 3]] * 3
+
+
+def test_vmap_takes_objects_while_tensordict_is_not_imported():
+    """Once imported, the hooks of tensordict treat objects as those of its own classes."""
+    program = """
+import torch, tenfold
+
+@tenfold.tensorclass
+class Step:
+    x: torch.Tensor
+
+step = Step(torch.ones(3, 2), batch_size=[3])
+td = tenfold.TensorDict({"step": step}, batch_size=[3])
+assert torch.vmap(lambda td: td["step"].x + 1)(td).tolist() == [[2, 2]] * 3
+made = torch.vmap(lambda one: one + 1)(step)
+assert (type(made), made.batch_size) == (Step, (3,))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -198,3 +198,20 @@ def test_a_stack_in_a_tree_with_names_gets_them():
     td = TensorDict({}, [2], names=["x"])
     td["s"] = stacked_tree()
     assert td["s"].names == ["x", None]
+
+
+@tenfold.tensorclass
+class Step:
+    x: torch.Tensor
+    label: str = "none"
+
+
+def test_a_data_loader_batches_rows_without_a_collate_fn():
+    td = TensorDict({"a": torch.arange(4.0), "s": ["p", "q", "r", "s"]}, [4])
+    for data in (td, list(td.unbind(0)), Step(td["a"], "first", batch_size=[4])):
+        batches = list(torch.utils.data.DataLoader(data, batch_size=3))
+        assert [batch.batch_size for batch in batches] == [(3,), (1,)]
+        assert {type(batch) for batch in batches} <= {TensorDict, Step}
+    state = torch.nn.Linear(2, 2).state_dict()
+    collated = torch.utils.data.default_collate([{"td": TensorDict(state), "n": 1}] * 2)
+    assert collated["td"]["weight"].shape == (2, 2, 2)

@@ -1,3 +1,5 @@
+import io
+import pickle
 import sys
 from collections import defaultdict
 
@@ -249,3 +251,23 @@ def test_stacking_with_the_tensordict_package_names_the_conversion():
             call([td, theirs])
     with pytest.raises(TypeError, match=r"tensordict\.TensorDict .*from_tensordict"):
         tenfold.lazy_stack([td]).append(theirs)
+
+
+def test_torch_loads_trees_with_weights_only():
+    td = tree().set("l", ["p", "q"]).lock_()
+    td.names = ["rows"]
+    saved = {"td": td, "stack": tenfold.lazy_stack([tree(), tree().exclude("a")])}
+    file = io.BytesIO()
+    torch.save(saved, file)
+    file.seek(0)
+    found = torch.load(file, weights_only=True)
+    assert found["td"]["l"] == ["p", "q"]
+    assert found["td"].is_locked
+    assert found["td"].names == ["rows"]
+    assert (found["td"] == td).all()
+    assert found["stack"][0]["a"].tolist() == [0, 1]
+    file = io.BytesIO()
+    torch.save(td.consolidate(), file)
+    file.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match=r"add_safe_globals\(\[tenfold._pickle"):
+        torch.load(file, weights_only=True)

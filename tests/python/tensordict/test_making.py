@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+import tenfold
 from tenfold import LazyStackedTensorDict, TensorDict
 
 
@@ -77,6 +78,23 @@ def test_tensors_of_a_structured_array_share_its_memory():
     td = TensorDict.from_struct_array(array)
     array["a"][1] = 5
     assert td["a"].tolist() == [0, 5, 0]
+
+
+def test_arrays_that_torch_cannot_view_are_copied():
+    array = np.arange(6.0).reshape(2, 3)
+    fields = np.zeros(2, [("a", "u1"), ("b", "f4")])
+    values = [array[:, ::-1], array.astype(">f8"), array[::-1].astype(">i4"), fields["b"]]
+    for value in values:
+        td = TensorDict({"a": value}, batch_size=[2])
+        assert td["a"].numpy().tolist() == value.tolist()
+        assert td["a"].dtype.itemsize == value.dtype.itemsize
+
+
+def test_names_of_tensordict():
+    assert isinstance("a", tenfold.NestedKey)
+    assert isinstance(("a", "b"), tenfold.NestedKey)
+    assert not isinstance(1, tenfold.NestedKey)
+    assert tenfold.assert_allclose_td(TensorDict({"a": 1.0}), TensorDict({"a": 1.0}))
 
 
 def test_from_schema_makes_zeros_in_every_storage(tmp_path):

@@ -92,6 +92,9 @@ def test_a_mapped_pytree_keeps_the_batch_size_that_its_tensors_have():
     tree_map = torch.utils._pytree.tree_map
     assert tree_map(lambda tensor: tensor.sum(-1), td).batch_size == (2,)
     assert tree_map(lambda tensor: tensor.sum(), td).batch_size == ()
+    td.names = ["rows"]
+    assert tree_map(lambda tensor: tensor + 1, td).names == ["rows"]
+    assert tree_map(lambda tensor: tensor.sum(), td).names == []
     other = TensorDict({"a": torch.ones(2, 1)}, [2])
     assert tree_map(torch.add, td, other)["a"].shape == (2, 3)
 

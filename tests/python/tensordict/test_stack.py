@@ -50,6 +50,8 @@ def test_a_lazy_stack_keeps_its_members():
     with pytest.raises(RuntimeError, match='key "a": expected tensors of the same shape'):
         stack["a"]
     assert [len(part) for part in stack.get("a", as_list=True)] == [1, 2]
+    nested = stack[[[0, 1], [1, 1]]].get("a", as_list=True)
+    assert [[len(part) for part in parts] for parts in nested] == [[1, 2], [2, 2]]
     stack["new"] = torch.tensor([5, 6])
     assert rows[1]["new"] == 6
     stack.append(row(2))
@@ -296,6 +298,26 @@ def test_pad_adds_rows():
     assert padded["masks", "a"].tolist() == [[True, False, False], [True] * 3]
 
 
+def test_pad_sequence_stacks_plain_values_and_pads_either_side():
+    def sample(letters):
+        tensors = {"a": torch.ones(len(letters)), "n": {"b": torch.ones(len(letters))}}
+        return TensorDict({**tensors, "s": list(letters), "t": letters}, [len(letters)])
+
+    samples = [sample("pq"), sample("xyz")]
+    right = tenfold.pad_sequence(samples)
+    assert right["s"] == [["p", "q", None], ["x", "y", "z"]]
+    assert right["t"] == [["pq", "pq", None], ["xyz"] * 3]
+    left = tenfold.pad_sequence(samples, return_mask=True, padding_side="left")
+    assert left["s"] == [[None, "p", "q"], ["x", "y", "z"]]
+    assert left["n", "b"].tolist() == [[0, 1, 1], [1, 1, 1]]
+    assert left["masks", "n", "b"].tolist() == [[False, True, True], [True] * 3]
+    for values in ({"a": torch.ones(1)}, {"a": torch.ones(1), "z": "x"}):
+        with pytest.raises(KeyError, match="same keys"):
+            tenfold.pad_sequence([TensorDict({"a": torch.ones(1), "s": "x"}), TensorDict(values)])
+    with pytest.raises(ValueError, match='"left" or "right"'):
+        tenfold.pad_sequence(samples, padding_side="both")
+
+
 def test_pad_adds_none_to_values():
     values = {"n": "x", "s": NonTensorStack("p", "q"), "m": {"z": NonTensorStack("p", "q")}}
     td = tenfold.pad(TensorDict(values, [2]), [1, 2])
@@ -328,6 +350,9 @@ def test_tensors_and_tensordicts_are_not_joined(join):
                 function(mixed)
     with pytest.raises(TypeError, match="expected either TensorDicts or tensors"):
         getattr(td, f"{join}_tensors")("a", "b", out_key="o")
+    theirs = pytest.importorskip("tensordict").TensorDict({"a": torch.zeros(3)}, [3])
+    with pytest.raises(TypeError, match=r"found a tensordict\..*; TensorDict.from_tensordict\(\)"):
+        getattr(tenfold.tensordict, join)([td, theirs])
     assert td.keys() == ["a", "b"]
 
 

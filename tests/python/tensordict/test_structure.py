@@ -39,6 +39,8 @@ def test_split_keys_returns_the_rest_last():
     first, rest = tree().split_keys(["a"])
     assert first.keys(True, True) == ["a"]
     assert rest.keys(True, True) == [("b", "c"), ("b", "d", "e")]
+    first, _ = tree().split_keys(["a", "z"], default=1, strict=False)
+    assert first["z"] == 1
 
 
 @pytest.mark.parametrize(

@@ -544,19 +544,22 @@ def pad_sequence(
     padding_value: float = 0.0,
     out: Any = None,
     return_mask: bool | str = False,
+    padding_side: str = "right",
 ) -> Any:
     """Pads and stacks TensorDicts whose tensors differ in length along one dimension.
 
-    Values that are not tensors are omitted.
+    Plain values are stacked as by `stack`; in rows that the padding adds to a batch dimension, they
+    are None.
 
     Args:
         list_of_tensordicts: TensorDicts, or objects of a tensorclass, with the same keys.
-        pad_dim: The dimension of each tensor that is padded at its end to the greatest length.
+        pad_dim: The dimension of each tensor that is padded to the greatest length.
         padding_value: Value of the padding.
         out: A TensorDict with the keys of the result, which is written into its tensors.
         return_mask: Add a node with a bool mask for each tensor, false for padding, of shape
             ``[number of TensorDicts, greatest length]``. True: the node is called ``masks``; a str:
             it has that name. A tensorclass has no field for it.
+        padding_side: ``"right"``: pad at the end of the dimension; ``"left"``: at its start.
 
     Returns:
         TensorDict: With one batch dimension more, in front; an object of the tensorclass of the
@@ -568,6 +571,7 @@ def pad_sequence(
             dimension; if torch cannot cast a result to the dtype of its tensor in `out`; if
             `return_mask` is given for objects of a tensorclass.
         IndexError: If a tensor has no dimension `pad_dim`.
+        ValueError: If `padding_side` is neither "left" nor "right".
 
     Example:
         >>> tds = [TensorDict({"a": torch.ones(n)}, [n]) for n in (1, 2)]
@@ -576,6 +580,11 @@ def pad_sequence(
                 [1., 1.]])
     """
     torch = need_torch("pad_sequence")
+    if padding_side not in ("left", "right"):
+        raise ValueError(
+            f'pad_sequence: expected padding_side "left" or "right", found {padding_side!r}'
+        )
+    is_left = padding_side == "left"
     items = list(list_of_tensordicts)
     if not items:
         raise RuntimeError("pad_sequence: expected at least one TensorDict, found none")
@@ -585,14 +594,19 @@ def pad_sequence(
             f"{return_mask!r}; pass the results of their to_tensordict()"
         )
     tds = [tree_or(item) for item in items]
-    paths = tds[0].keys(True, True)
-    if any(set(td.keys(True, True)) != set(paths) for td in tds):
-        raise _keys_differ("pad_sequence", [td.keys(True, True) for td in tds])
+    paths, *others = (td.keys(True, True, _is_no_node) for td in tds)
+    if any(set(other) != set(paths) for other in others):
+        raise _keys_differ("pad_sequence", [paths, *others])
     ndim = len(tds[0].batch_size)
     new = (len(tds), *(max(td.batch_size[i] for td in tds) for i in range(ndim)))
     made = tds[0].empty(batch_size=()).empty(batch_size=new)
     masks = "masks" if return_mask is True else return_mask
     for path in paths:
+        if tds[0].is_non_tensor(path):
+            padding = (_padding(td.batch_size, new[1:], is_left) for td in tds)
+            values = [td.get(path)._padded(pairs) for td, pairs in zip(tds, padding, strict=True)]
+            made.set(path, NonTensorStack(*values))
+            continue
         tensors = [td[path] for td in tds]
         at = pad_dim if pad_dim >= 0 else tensors[0].ndim + pad_dim
         longest = max(tensor.shape[at] for tensor in tensors)
@@ -600,9 +614,11 @@ def pad_sequence(
         kept = []
         for tensor in tensors:
             missing = longest - tensor.shape[at]
-            after = [0, 0] * (tensor.ndim - at - 1) + [0, missing]
+            widths = [missing, 0] if is_left else [0, missing]
+            after = [0, 0] * (tensor.ndim - at - 1) + widths
             padded.append(torch.nn.functional.pad(tensor, after, value=padding_value))
-            kept.append(torch.arange(longest, device=tensor.device) < tensor.shape[at])
+            positions = torch.arange(longest, device=tensor.device)
+            kept.append(positions >= missing if is_left else positions < tensor.shape[at])
         made.set(path, torch.stack(padded))
         if masks:
             whole = (path,) if isinstance(path, str) else path
@@ -610,6 +626,17 @@ def pad_sequence(
     if class_kind(type(items[0])) == TENSORCLASS:
         made = type(items[0]).from_tensordict(made)  # also makes objects of the nodes below
     return made if out is None else written(out, made)
+
+
+def _is_no_node(cls: type) -> bool:
+    """True for the classes of tensors and plain values."""
+    return class_kind(cls) not in (NODE, TENSORCLASS)
+
+
+def _padding(old: tuple[int, ...], new: tuple[int, ...], is_left: bool) -> list[tuple[int, int]]:
+    """The numbers of rows (before, after) that padding adds to each dimension."""
+    missing = [n - m for n, m in zip(new, old, strict=True)]
+    return [(n, 0) if is_left else (0, n) for n in missing]
 
 
 def gathered(td: T, name: str, keys: Any, out_key: Any, dim: int, keep_entries: bool) -> T:
@@ -758,6 +785,15 @@ def collate(batch: Any) -> Any:
         items = [collate(list(group)) for group in zip(*batch, strict=True)]
         return type(first)(*items) if hasattr(first, "_fields") else tuple(items)
     return torch.utils.data.default_collate(batch)
+
+
+def register_collate(torch: Any, cls: type) -> None:
+    """Lets torch's ``default_collate`` collate instances of `cls` by `collate`.
+
+    A DataLoader over a TensorDict passes the rows of a batch as one TensorDict, not as a list.
+    """
+    registry = torch.utils.data._utils.collate.default_collate_fn_map
+    registry[cls] = lambda batch, *, collate_fn_map=None: collate(batch)
 
 
 @set_module("tenfold")

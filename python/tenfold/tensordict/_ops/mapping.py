@@ -687,8 +687,6 @@ def split_keys(
     strict: bool,
     reproduce_struct: bool,
 ) -> tuple[Any, ...]:
-    if default is not NOTHING and not strict:
-        raise TypeError("split_keys: expected default or strict=False, found both")
     rest = td if inplace else td.copy()
     check_unlocked(rest)
     made = []

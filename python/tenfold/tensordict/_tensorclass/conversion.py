@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 import os
@@ -9,6 +10,7 @@ from collections.abc import Mapping
 
 from tenfold import _core
 from tenfold._errors import KeyNotFoundError
+from tenfold._interop.arrays import need_torch
 from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._entries import (
     FOREIGN,
@@ -22,6 +24,7 @@ from tenfold.tensordict._entries import (
 )
 from tenfold.tensordict._node import ON_DISK, register_class, registered_class
 from tenfold.tensordict._ops.casts import CASTS
+from tenfold.tensordict._ops.join import register_collate
 from tenfold.tensordict._ops.locking import locked_as
 from tenfold.tensordict._ops.mapping import is_tensor_class
 from tenfold.tensordict._protocol import dense, stacked
@@ -343,7 +346,7 @@ class MakingMethods:
         return type(self)._from_tensordict(self._tensordict.copy())
 
     def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
-        return type(self)._from_tensordict(self._tensordict.clone())
+        return type(self)._from_tensordict(copy.deepcopy(self._tensordict, memo))
 
     @classmethod
     def __torch_function__(
@@ -364,6 +367,17 @@ class MakingMethods:
         )
         out = kwargs.get("out")
         return out if out is not None and result is node_of(out) else delivered(first, result)
+
+
+def register_in_torch(cls: Any) -> None:
+    """Registers a tensorclass for torch's ``default_collate``, and as a pytree node.
+
+    The only child of the pytree node is the TensorDict.
+    """
+    torch = need_torch("tensorclass")
+    register_collate(torch, cls)
+    register = torch.utils._pytree.register_pytree_node
+    register(cls, lambda obj: ([obj._tensordict], None), lambda nodes, _: cls._over(nodes[0]))
 
 
 def _bare(argument: Any) -> Any:

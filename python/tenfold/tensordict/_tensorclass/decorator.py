@@ -17,6 +17,7 @@ from tenfold.tensordict._tensorclass.conversion import (
     MakingMethods,
     StateMethods,
     inherited,
+    register_in_torch,
 )
 from tenfold.tensordict._tensorclass.fields import constructor
 from tenfold.tensordict._tensorclass.members import (
@@ -193,6 +194,7 @@ def _defined(cls: Any, flags: dict[str, Any], frame: Any) -> Any:
     cls.__init__ = constructor(cls, own_init)
     cls.__doc__ = doc or f"{cls.__name__}{inspect.signature(cls)}"
     register_class(cls)
+    register_in_torch(cls)
     return cls
 
 

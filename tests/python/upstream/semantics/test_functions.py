@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import collections
+import re
+from pathlib import Path
 
+import numpy as np
 import pytest
+import tensordict
 import torch
 from compare import assert_same_outcome, describe
 from fixtures import over
+
+import tenfold.tensordict
+
+ROOT = Path(__file__).parents[4]
 
 KEYS = ["a", ("a",), ("a", "b"), ("a", ("b", ("c",))), (("a", ("b",)),), ("a", 1), (), 1, None]
 
@@ -141,3 +149,34 @@ def test_to_padded_tensor_matches_tensordict():
         return library.TensorDict({"r": ragged, "x": torch.zeros(2)}, batch_size=[2])
 
     assert_same_outcome(of, lambda td, library: td.to_padded_tensor(padding=-1.0))
+
+
+def test_the_documentation_lists_the_names_of_tensordict_that_are_missing():
+    text = (ROOT / "docs/tensordict.md").read_text().partition("## Left out on purpose\n")[2]
+    rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `")]
+    omitted = {name for row in rows for name in re.findall(r"`(\w+)[`(]", row)}
+    assert set(tensordict.__all__) - set(tenfold.tensordict.__all__) - omitted == set()
+
+
+ARRAYS = {
+    "one_shape": np.zeros(4, [("a", "f4", (2,)), ("b", "i8", (2,))]),
+    "two_dims": np.zeros((4, 3), [("a", "f4"), ("n", [("b", "i8", (2,))])]),
+}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"batch_size": [4]},
+        {"auto_batch_size": True},
+        {"auto_batch_size": True, "batch_dims": 1},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS)
+def test_from_struct_array_matches_tensordict(array, options):
+    assert_same_outcome(
+        lambda library: None,
+        lambda _, library: library.TensorDict.from_struct_array(array.copy(), **options),
+    )
