@@ -186,7 +186,10 @@ class TENFOLD_API CheckpointHold {
 ///
 /// A *line* is a step and the steps that the training saved before it. restore() continues the line
 /// of the step that it restores. After a return to an earlier step, later steps stay in the
-/// directory but no longer belong to the current line, which is the line of the newest save.
+/// directory but no longer belong to the current line, which is the line of the newest save. If the
+/// checksum of a `checkpoint.json` does not match, the line of its step is unknown: the step does
+/// not define the current line, its metrics do not count, and it is kept like a step of another
+/// line. restore() checks it like a step of the current line, and skips it.
 ///
 /// Only one manager at a time may save, prune and remove; readers need no lock. Steps that the
 /// Python package saved from several processes are read, verified and pruned. restore() returns the
