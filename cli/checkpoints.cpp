@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -35,6 +36,8 @@ struct CheckpointsArguments {
   bool restore_check = false;
   bool json = false;
 };
+
+constexpr const char* kDocumentName = "checkpoint.json";
 
 /// A step, as a row of the table.
 struct StepRow {
@@ -133,7 +136,6 @@ void print_text(const std::vector<StepRow>& rows, bool has_rules, bool has_repor
     if (has_reports) cells.emplace_back(verified_text(row));
     table.add_row(std::move(cells));
   }
-  if (rows.empty()) return out.line("no steps");
   table.print(out);
   for (const StepRow& row : rows) {
     if (!row.report) continue;
@@ -235,9 +237,30 @@ std::vector<StepRow> step_rows(const CheckpointManager& manager, Reports reports
   return rows;
 }
 
+/// "no steps", and the first sub-folder that has steps.
+std::string no_steps_text(const std::string& path) {
+  std::set<std::filesystem::path> folders;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
+    if (entry.is_directory(ignored)) folders.insert(entry.path());
+  }
+  for (const std::filesystem::path& folder : folders) {
+    if (CheckpointManager(folder).all_steps().empty()) continue;
+    return "no steps; did you mean " + printable(folder.string()) + "?";
+  }
+  return "no steps";
+}
+
 void require_directory(const std::string& path) {
   std::error_code failure;
   const std::filesystem::file_status status = std::filesystem::status(path, failure);
+  if (std::filesystem::exists(std::filesystem::path(path) / kDocumentName, failure)) {
+    throw Error(ErrorCode::invalid_argument)
+        .path(path)
+        .expected("a directory of checkpoints")
+        .found("the folder of one step")
+        .remedy("use the folder above it");
+  }
   if (std::filesystem::is_directory(status)) return;
   if (!std::filesystem::status_known(status)) {
     throw Error::io(failure.value(), path, "cannot be examined");
@@ -282,8 +305,13 @@ int show_steps(const CheckpointsArguments& options, Output& out) {
   manager.close();
   const bool has_reports =
       std::ranges::any_of(rows, [](const StepRow& row) { return !!row.report; });
-  options.json ? print_json(rows, out)
-               : print_text(rows, options.keep.has_value(), has_reports, out);
+  if (options.json) {
+    print_json(rows, out);
+  } else if (rows.empty()) {
+    out.line(no_steps_text(options.path));
+  } else {
+    print_text(rows, options.keep.has_value(), has_reports, out);
+  }
   const bool all_ok =
       std::ranges::all_of(rows, [](const StepRow& row) { return !row.report || row.report->ok(); });
   return all_ok ? 0 : 1;

@@ -163,3 +163,20 @@ def test_missing_path_is_an_error_and_empty_directory_lists_no_steps(tmp_path):
     empty = run(tmp_path, "--json")
     assert empty.returncode == 0
     assert json.loads(empty.stdout) == []
+
+
+def test_other_folders_of_a_run_name_the_directory_of_the_steps(directory):
+    step = run(directory / "step_00000004")
+    assert step.returncode == 2
+    assert "found the folder of one step; use the folder above it" in step.stderr
+    parent = run(directory.parent)
+    assert parent.returncode == 0
+    assert parent.stdout == f"no steps; did you mean {directory}?\n"
+
+
+def test_other_functions_name_the_newest_step_of_a_directory(directory):
+    hint = 'step_00000004"\\? `tenfold checkpoints` lists the steps'
+    with pytest.raises(
+        tenfold.UnsupportedError, match=f"found a directory of checkpoints; .*{hint}"
+    ):
+        tenfold.verify(directory)
