@@ -184,7 +184,6 @@ class CheckpointManager:
             raise ValueError(f'{where}on_error: expected "raise" or "warn", found {on_error!r}')
         self._async: bool | str = async_save
         self._check = check_name(verify)
-        self._writer = Writer(on_error, integer(where + "retries", retries, 0))
         self._per_rank = patterns_of(per_rank)
         self._comparison = Comparison()
         self._is_timed = every_seconds is not None
@@ -206,6 +205,8 @@ class CheckpointManager:
             boolean(where + "share_unchanged", share_unchanged),
             boolean(where + "durable", durable),
         )
+        retries = integer(where + "retries", retries, 0)
+        self._writer = Writer(self._native.directory(), on_error, retries)
 
     def __repr__(self) -> str:
         return f"CheckpointManager({str(self.directory)!r}, latest_step={self.latest_step()})"
@@ -290,7 +291,8 @@ class CheckpointManager:
                 ``async_save="overlap"``, also if `save` is called in a ``with manager.lock()``
                 block, unless ``block=True``.
             OSError: If a system call failed, the disk is too full, or another process or manager
-                writes into the directory.
+                writes into the directory. Also in a forked child, if the manager saved before the
+                fork.
 
         Example:
             >>> handle = manager.save(501, state, metrics={"loss": 0.25})
@@ -854,10 +856,7 @@ class CheckpointManager:
 
     def close(self) -> None:
         """Waits as `wait` does, then releases the directory, so that another manager may save."""
-        try:
-            self._writer.wait()
-        finally:
-            self._native.close()
+        self._writer.close(self._native.close)
 
     # --- implementation ---
 
@@ -893,6 +892,7 @@ class CheckpointManager:
         check_names(app_state)
         if self._async == "overlap" and not block:
             self._lock.require_outside()
+        self._writer.require_own_process()
         self._writer.wait()
         # Called before the writing thread starts, so that should_save() counts from this step at
         # once.
