@@ -269,7 +269,8 @@ class TENFOLD_API CheckpointManager {
   /// of another step, ascending.
   std::vector<std::int64_t> unreadable_steps() const;
   /// The best step of all lines by the metric `best` of the options, or nullopt if no step has a
-  /// finite value of it. Throws Error(invalid_argument) if the options name no metric.
+  /// finite value of it. Warns if steps have metrics, but none has this one. Throws
+  /// Error(invalid_argument) if the options name no metric.
   std::optional<std::int64_t> best_step() const;
   /// Returns every step with the rules that keep it, ascending.
   std::vector<CheckpointStatus> status() const;

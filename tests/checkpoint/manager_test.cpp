@@ -594,6 +594,17 @@ void make_newer(const fs::path& file) {
   fs::last_write_time(file, fs::file_time_type::clock::now() + std::chrono::hours(1));
 }
 
+TEST(CheckpointManager, BestStepWarnsOfAMetricThatNoStepHas) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(), {.best = "los"});
+  const Warnings warnings;
+  EXPECT_EQ(manager.best_step(), std::nullopt);
+  CheckpointManager(folder.path()).save(1, state_at(1), {.metrics = {{"acc", 0.5}, {"loss", 1}}});
+  EXPECT_EQ(manager.best_step(), std::nullopt);
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr(R"(metric "los": expected a metric of the )"
+                                                    R"(steps ("acc", "loss"), found no step)")));
+}
+
 TEST(CheckpointManager, AStepWhoseFilesChangedNoLongerCountsAsVerified) {
   const auto expect_unverified = [](bool is_sound,
                                     const std::function<void(const fs::path&)>& change) {

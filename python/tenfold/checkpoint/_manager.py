@@ -478,8 +478,8 @@ class CheckpointManager:
             KeyError: If `step` does not exist; if one of `keys` or `exclude` matches nothing; if
                 `strict` and entries are missing or unexpected.
             ValueError: If `strict` and tensors of modules are missing, unexpected or of another
-                dtype or shape; if the groups of an optimizer have other sizes; for `discard_later`
-                with `path`.
+                dtype or shape; if the groups of an optimizer have other sizes, or if `strict` and
+                they lack options that its class needs; for `discard_later` with `path`.
             CorruptFileError: If the step, or every step, is damaged; the message names files.
             UnsupportedError: If the requested step, or every step, is of a newer version.
             OSError: If a system call failed; for `discard_later`, if another process writes into
@@ -592,7 +592,8 @@ class CheckpointManager:
         """The best of all steps by the metric `best`; of equally good steps, the one saved last.
 
         Returns:
-            int | None: The step; None if no step has a finite value of the metric.
+            int | None: The step; None if no step has a finite value of the metric. A warning names
+                the metrics of the steps if none has this one.
 
         Raises:
             ValueError: If the manager was created without `best`.

@@ -2,6 +2,7 @@
 
 import os
 import re
+import warnings
 
 import pytest
 import torch
@@ -65,6 +66,9 @@ def test_fewer_ranks_restore_their_rng_states_with_a_warning(run, tmp_path):
     with pytest.warns(UserWarning, match="restored by 1"):
         tenfold.CheckpointManager(tmp_path / "run").restore(state, keys="rng")
     assert torch.rand(3).tolist() == saved[0]["draws"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # no entry of one rank was requested
+        tenfold.CheckpointManager(tmp_path / "run").restore({"epoch": 0}, keys="epoch")
 
 
 def test_other_number_of_ranks_is_warned_of_once_if_a_damaged_step_is_skipped(
