@@ -1032,7 +1032,8 @@ class CheckpointManager:
             self._native.continue_from(found, plan.place, discards)
 
         ranks.run("restore: continue", go_on)
-        if plan.warning is not None:  # not earlier: the step might have been damaged and skipped
+        # Not earlier: the step might have been damaged and skipped.
+        if plan.warning is not None and ranks.rank == 0:
             warnings.warn(plan.warning, stacklevel=4)
         result = RestoreResult(
             found.step,

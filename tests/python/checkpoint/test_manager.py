@@ -256,6 +256,18 @@ def test_options_of_a_newer_torch_may_be_missing(tmp_path):
     assert optimizer.param_groups[0]["lr"] == 0.5
 
 
+def test_warnings_of_the_engine_name_the_line_of_the_program(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    for step in (1, 2):
+        manager.save(step, {"w": torch.full((3,), float(step))})
+    with pytest.warns(UserWarning, match="step 2 is replaced") as replaced:
+        manager.save(2, {"w": torch.zeros(3)})
+    (manager.path(2) / "w.safetensors").unlink()
+    with pytest.warns(UserWarning, match="step 2 is skipped") as skipped:
+        assert manager.restore().step == 1
+    assert replaced[0].filename == skipped[0].filename == __file__
+
+
 def test_mismatched_entries_are_unchanged_if_not_strict(tmp_path):
     state = training()
     manager = tenfold.CheckpointManager(tmp_path)
