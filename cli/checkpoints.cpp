@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -35,6 +36,8 @@ struct CheckpointsArguments {
   bool restore_check = false;
   bool json = false;
 };
+
+constexpr const char* kDocumentName = "checkpoint.json";
 
 /// A step, as a row of the table.
 struct StepRow {
@@ -133,7 +136,6 @@ void print_text(const std::vector<StepRow>& rows, bool has_rules, bool has_repor
     if (has_reports) cells.emplace_back(verified_text(row));
     table.add_row(std::move(cells));
   }
-  if (rows.empty()) return out.line("no steps");
   table.print(out);
   for (const StepRow& row : rows) {
     if (!row.report) continue;
@@ -192,6 +194,20 @@ Reports verify_all(const CheckpointManager& manager, const std::vector<std::int6
   return reports;
 }
 
+/// Verifies the newest step of the current line, and, while it is damaged, the next older one.
+/// Pruning then keeps the undamaged step.
+Reports verify_newest(const CheckpointManager& manager) {
+  Reports reports;
+  const std::vector<CheckpointStatus> steps = manager.status();
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    if (!step->is_on_line) continue;
+    reports.merge(verify_all(manager, {step->info.step}));
+    const auto report = reports.find(step->info.step);
+    if (report != reports.end() && report->second.ok()) break;
+  }
+  return reports;
+}
+
 /// The row of a step that cannot be read or was removed. `kept_by` is "unreadable" or "removed".
 StepRow unreadable_row(std::int64_t step, const VerifyReport& report, const char* kept_by) {
   StepRow row{.status = {}, .report = report, .is_readable = false};
@@ -221,9 +237,30 @@ std::vector<StepRow> step_rows(const CheckpointManager& manager, Reports reports
   return rows;
 }
 
+/// "no steps", and the first sub-folder that has steps.
+std::string no_steps_text(const std::string& path) {
+  std::set<std::filesystem::path> folders;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
+    if (entry.is_directory(ignored)) folders.insert(entry.path());
+  }
+  for (const std::filesystem::path& folder : folders) {
+    if (CheckpointManager(folder).all_steps().empty()) continue;
+    return "no steps; did you mean " + printable(folder.string()) + "?";
+  }
+  return "no steps";
+}
+
 void require_directory(const std::string& path) {
   std::error_code failure;
   const std::filesystem::file_status status = std::filesystem::status(path, failure);
+  if (std::filesystem::exists(std::filesystem::path(path) / kDocumentName, failure)) {
+    throw Error(ErrorCode::invalid_argument)
+        .path(path)
+        .expected("a directory of checkpoints")
+        .found("the folder of one step")
+        .remedy("use the folder above it");
+  }
   if (std::filesystem::is_directory(status)) return;
   if (!std::filesystem::status_known(status)) {
     throw Error::io(failure.value(), path, "cannot be examined");
@@ -252,13 +289,29 @@ int show_steps(const CheckpointsArguments& options, Output& out) {
     unreadable = verify_all(manager, manager.unreadable_steps());
   }
   if (options.prune) {
+    if (!options.verify) reports = verify_newest(manager);
+    const auto is_ok = [](const auto& report) { return report.second.ok(); };
+    if (!reports.empty() && std::ranges::none_of(reports, is_ok)) {
+      throw Error(ErrorCode::corrupt)
+          .path(options.path)
+          .expected("an undamaged step to keep")
+          .found("damaged steps only, so none is removed")
+          .remedy("`--verify` lists the damage");
+    }
     const auto removed = manager.prune();
     if (!options.json) out.line("removed " + counted(removed.size(), "step"));
   }
   const std::vector<StepRow> rows = step_rows(manager, std::move(reports), unreadable);
   manager.close();
-  options.json ? print_json(rows, out)
-               : print_text(rows, options.keep.has_value(), options.verify, out);
+  const bool has_reports =
+      std::ranges::any_of(rows, [](const StepRow& row) { return !!row.report; });
+  if (options.json) {
+    print_json(rows, out);
+  } else if (rows.empty()) {
+    out.line(no_steps_text(options.path));
+  } else {
+    print_text(rows, options.keep.has_value(), has_reports, out);
+  }
   const bool all_ok =
       std::ranges::all_of(rows, [](const StepRow& row) { return !row.report || row.report->ok(); });
   return all_ok ? 0 : 1;
@@ -291,7 +344,10 @@ void add_checkpoints(CLI::App& app, Chosen& chosen) {
       ->transform(whole_number(1, kMost))
       ->type_name("N")
       ->needs("--best");
-  auto* prune = command->add_flag("--prune", options->prune, "Remove the steps that no rule keeps");
+  auto* prune = command->add_flag(
+      "--prune", options->prune,
+      "Verify the newest steps until one is undamaged, then\nremove the steps that no rule keeps; "
+      "exit 1 if any\nare damaged");
   prune->needs("--keep");
   auto* verify =
       command->add_flag("--verify", options->verify, "Check every checksum; exit 1 if damaged");

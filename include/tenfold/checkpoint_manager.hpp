@@ -188,7 +188,10 @@ class TENFOLD_API CheckpointHold {
 ///
 /// A *line* is a step and the steps that the training saved before it. restore() continues the line
 /// of the step that it restores. After a return to an earlier step, later steps stay in the
-/// directory but no longer belong to the current line, which is the line of the newest save.
+/// directory but no longer belong to the current line, which is the line of the newest save. If the
+/// checksum of a `checkpoint.json` does not match, the line of its step is unknown: the step does
+/// not define the current line, its metrics do not count, and it is kept like a step of another
+/// line. restore() checks it like a step of the current line, and skips it.
 ///
 /// Only one manager at a time may save, prune and remove; readers need no lock. Steps that the
 /// Python package saved from several processes are read, verified and pruned. restore() returns the
@@ -268,7 +271,8 @@ class TENFOLD_API CheckpointManager {
   /// of another step, ascending.
   std::vector<std::int64_t> unreadable_steps() const;
   /// The best step of all lines by the metric `best` of the options, or nullopt if no step has a
-  /// finite value of it. Throws Error(invalid_argument) if the options name no metric.
+  /// finite value of it. Warns if steps have metrics, but none has this one. Throws
+  /// Error(invalid_argument) if the options name no metric.
   std::optional<std::int64_t> best_step() const;
   /// Returns every step with the rules that keep it, ascending.
   std::vector<CheckpointStatus> status() const;

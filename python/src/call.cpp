@@ -26,6 +26,21 @@ Warnings& warnings() {
   return collected;
 }
 
+/// Returns the stack level of the innermost frame outside of the package, so that a warning names a
+/// line of the user's program. Level 1 is the frame that called the engine.
+int level_of_caller() {
+  int level = 1;
+  nb::object frame = nb::borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+  while (frame.is_valid() && !frame.is_none()) {
+    const nb::object module = frame.attr("f_globals").attr("get")("__name__", "");
+    const std::string name = nb::cast<std::string>(nb::str(module));
+    if (name != "tenfold" && !name.starts_with("tenfold.")) break;
+    frame = frame.attr("f_back");
+    ++level;
+  }
+  return level;
+}
+
 void collect(const std::string& message) {
   Warnings& collected = warnings();
   const std::lock_guard lock(collected.mutex);
@@ -45,11 +60,10 @@ void emit_warnings() {
     const std::lock_guard lock(collected.mutex);
     messages.swap(collected.messages);
   }
-  // Level 1 is the Python function of tenfold that called the engine, level 2 its caller.
-  constexpr int kStackLevel = 2;
+  const int level = level_of_caller();
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const nb::str shown = text(messages[i]);  // may have surrogates, which UTF-8 cannot encode
-    if (PyErr_WarnFormat(PyExc_UserWarning, kStackLevel, "%U", shown.ptr()) == 0) continue;
+    if (PyErr_WarnFormat(PyExc_UserWarning, level, "%U", shown.ptr()) == 0) continue;
     while (++i < messages.size()) collect(messages[i]);  // kept for the next call
     throw nb::python_error();
   }

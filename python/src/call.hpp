@@ -45,7 +45,8 @@ class GarbagePause {
   bool was_enabled_;
 };
 
-/// Emits the engine's warnings since the last call as UserWarnings. Requires the GIL.
+/// Emits the engine's warnings since the last call as UserWarnings, which name the line that called
+/// the package. Requires the GIL.
 void emit_warnings();
 /// Collects the engine's warnings from now on, for emit_warnings().
 void collect_warnings();

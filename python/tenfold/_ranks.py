@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import time
 from datetime import timedelta
 
 from tenfold._errors import (
@@ -55,7 +56,7 @@ class Ranks:
         self.size = size
         self._group = group
         self._owner = owner
-        self._failure = ""  # error message of the operation that made this rank leave the group
+        self._failure = ""  # why an operation failed and made this rank leave the group
 
     @property
     def is_alone(self) -> bool:
@@ -155,15 +156,18 @@ class Ranks:
         they exchange no messages with the process that ended.
         """
         if self._group is not None:
+            begin = time.monotonic()
             try:
                 return operate()
             except RuntimeError as error:
-                self._failure = str(error)
+                is_late = time.monotonic() - begin >= _TIMEOUT.total_seconds()
+                what = f"hung for {_TIMEOUT}" if is_late else "ended, or left after an error"
+                self._failure = f"a process {what}: {error}"
             # Not in the except block: the traceback of the error keeps the group alive.
             self.leave()
         raise RuntimeError(
             f"{self._owner}: {call}: rank {self.rank} of {self.size}: expected answers from "
-            f"all ranks, found fewer: a process ended, or hung for {_TIMEOUT}: {self._failure}"
+            f"all ranks, found fewer: {self._failure}"
         ) from cause
 
 

@@ -78,15 +78,22 @@ const UnreadableStep* Listing::find_unreadable(std::int64_t number) const noexce
   return found == unreadable_.end() ? nullptr : &*found;
 }
 
+bool Listing::has_unknown_seq() const noexcept {
+  return !unreadable_.empty() || !std::ranges::all_of(steps_, &Step::has_valid_document);
+}
+
 const Step* Listing::newest_save() const noexcept {
-  const auto found =
-      std::ranges::max_element(steps_, {}, [](const Step& step) { return step.info.seq; });
-  return found == steps_.end() ? nullptr : &*found;
+  const Step* newest = nullptr;
+  for (const Step& step : steps_) {
+    if (!step.has_valid_document) continue;
+    if (newest == nullptr || step.info.seq > newest->info.seq) newest = &step;
+  }
+  return newest;
 }
 
 bool Listing::is_on_line(const Step& step) const noexcept {
   const Step* newest = newest_save();
-  if (newest == nullptr) return false;
+  if (newest == nullptr || !step.has_valid_document) return false;
   const CheckpointRun& own = step.info.lineage.back();
   return std::ranges::any_of(newest->info.lineage, [&](const CheckpointRun& run) {
     return run.run_id == own.run_id && own.last_step <= run.last_step;
@@ -191,6 +198,7 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
     step.folder_name = name;
     const std::string text = read_document(folder, &step.document);
     step.info = parse_document(text, folder.display_of(std::string(kDocumentName)));
+    step.has_valid_document = has_valid_checksum(text);
     if (step.info.step != *step_of_folder_name(name)) {
       return is_none(base::corrupt(display).problem("is not a step: its ", kDocumentName,
                                                     " is that of step ", step.info.step),

@@ -17,11 +17,14 @@
 
 namespace tenfold::checkpoint {
 
-/// A step whose document (checkpoint.json) is valid.
+/// A step whose document (checkpoint.json) can be parsed.
 struct Step {
   CheckpointInfo info;
   std::string folder_name;
   os::FileInfo document;  ///< stat of checkpoint.json; changes if the file is replaced
+  /// False if the checksum of the document does not match. Then the lineage and the seq may be
+  /// wrong, so the line of the step is unknown.
+  bool has_valid_document = true;
 };
 
 /// A folder that has the name of a step but is not a valid step. Its document is missing, damaged,
@@ -45,9 +48,13 @@ class Listing {
   const Step* find(std::int64_t number) const noexcept;
   /// Returns an invalid folder that has a name of step `number`, or null.
   const UnreadableStep* find_unreadable(std::int64_t number) const noexcept;
-  /// Returns the step that was saved last (it has the highest `seq`), or null if there is none. The
-  /// line of this step is the current line (see CheckpointManager).
+  /// Returns true if the seq of some step is unknown, because its document cannot be read or has a
+  /// checksum that does not match.
+  bool has_unknown_seq() const noexcept;
+  /// Returns the step that was saved last (it has the highest `seq`) of those whose line is known,
+  /// or null if there is none. The line of this step is the current line (see CheckpointManager).
   const Step* newest_save() const noexcept;
+  /// Returns false for a step whose line is unknown.
   bool is_on_line(const Step& step) const noexcept;
   /// Returns the highest step of the current line, or null if there is none.
   const Step* latest() const noexcept;

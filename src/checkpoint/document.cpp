@@ -227,16 +227,19 @@ CheckpointInfo parse_document(std::string_view text, const std::string& where) {
   return info;
 }
 
-void require_checksum(std::string_view text, const std::string& where) {
+bool has_valid_checksum(std::string_view text) {
   const std::size_t at = text.rfind(kChecksumMember);
-  if (at == std::string_view::npos) return;
-  const std::string_view found = text.substr(at + kChecksumMember.size(), 16);
-  const std::string expected = checksum_of(text.substr(0, at));
-  if (found == expected) return;
+  return at == std::string_view::npos ||
+         text.substr(at + kChecksumMember.size(), 16) == checksum_of(text.substr(0, at));
+}
+
+void require_checksum(std::string_view text, const std::string& where) {
+  if (has_valid_checksum(text)) return;
+  const std::size_t at = text.rfind(kChecksumMember);
   throw base::corrupt(where)
       .part("checksum")
-      .expected(expected)
-      .found(base::quote(found))
+      .expected(checksum_of(text.substr(0, at)))
+      .found(base::quote(text.substr(at + kChecksumMember.size(), 16)))
       .remedy("the file is damaged, or was edited by hand");
 }
 

@@ -37,7 +37,10 @@ std::string write_document(const CheckpointInfo& info);
 /// JSON in valid Unicode.
 CheckpointInfo parse_document(std::string_view text, const std::string& where);
 
-/// Throws Error(corrupt) if the document has a checksum that does not match.
+/// Returns false if the document has a checksum that does not match.
+bool has_valid_checksum(std::string_view text);
+
+/// Throws Error(corrupt) unless has_valid_checksum().
 void require_checksum(std::string_view text, const std::string& where);
 
 inline constexpr std::size_t kMaxEntryPathBytes = 255;

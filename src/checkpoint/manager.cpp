@@ -195,7 +195,18 @@ std::optional<std::int64_t> CheckpointManager::best_step() const {
   const Listing listing = state_->reader.list();
   const auto steps =
       checkpoint::best_first(listing, state_->options.best, state_->options.best_mode);
-  return steps.empty() ? std::nullopt : std::optional(steps.front()->info.step);
+  if (!steps.empty()) return steps.front()->info.step;
+  std::set<std::string> names;
+  for (const Step& step : listing.steps()) {
+    for (const auto& [name, value] : step.info.metrics) names.insert(name);
+  }
+  if (!names.empty() && !names.contains(state_->options.best)) {
+    std::string known;
+    for (const std::string& name : names) known += (known.empty() ? "" : ", ") + base::quote(name);
+    warn(directory().string() + ": metric " + base::quote(state_->options.best) +
+         ": expected a metric of the steps (" + known + "), found no step with it");
+  }
+  return std::nullopt;
 }
 
 std::vector<CheckpointStatus> CheckpointManager::status() const { return state_->status(); }

@@ -44,6 +44,7 @@ std::vector<const Step*> best_first(const Listing& listing, const std::string& m
   std::vector<const Step*> steps;
   const auto value_of = [&](const Step* step) { return step->info.metrics.at(metric); };
   for (const Step& step : listing.steps()) {
+    if (!step.has_valid_document) continue;
     const auto found = step.info.metrics.find(metric);
     if (found != step.info.metrics.end() && std::isfinite(found->second)) steps.push_back(&step);
   }

@@ -39,10 +39,10 @@ constexpr std::string_view kLeaseName = ".writer.tenfold-lease";
 constexpr std::string_view kHoldPrefix = ".hold-";
 constexpr std::string_view kLeaseSuffix = ".tenfold-lease";
 constexpr int kMaxHolds = 1024;
-/// The number of seq values that a save skips if the document of a step cannot be read, because the
-/// seq of this step is then unknown. If the document becomes readable later, the save must still
-/// have the highest seq. Otherwise, the current line would be that of this older step, and
-/// restore() would not return the save.
+/// The number of seq values that a save skips if the document of a step is damaged or cannot be
+/// read, because the seq of this step is then unknown. If the document is repaired or becomes
+/// readable later, the save must still have the highest seq. Otherwise, the current line would be
+/// that of this older step, and restore() would not return the save.
 constexpr std::int64_t kSkippedSeqs = 1'000'000;
 constexpr std::chrono::seconds kMetricsPatience{10};
 constexpr std::chrono::milliseconds kMetricsPoll{5};
@@ -384,7 +384,7 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
   info.step = number;
   const Step* newest = listing.newest_save();
   info.seq = (newest == nullptr ? 0 : newest->info.seq) + 1;
-  if (!listing.unreadable().empty()) info.seq += kSkippedSeqs;
+  if (listing.has_unknown_seq()) info.seq += kSkippedSeqs;
   info.lineage = lineage_of(number, listing);
   info.time = time_text();
   info.metrics = save_options.metrics;

@@ -151,6 +151,18 @@ std::optional<std::string> best_inside(const std::vector<std::string>& names) {
   return best;
 }
 
+/// The last step in a directory of CheckpointManager, if there is one.
+std::optional<std::string> last_step_in(const os::Directory& folder,
+                                        const std::vector<std::string>& names) {
+  std::optional<std::string> last;
+  for (const std::string& name : names) {
+    if (!name.starts_with("step_") || (last && name < *last)) continue;
+    const os::Directory step = os::Directory::try_open_at(folder, name);
+    if (step.valid() && step.entry_info("checkpoint.json")) last = name;
+  }
+  return last;
+}
+
 /// The error of a folder of unknown format.
 Error unknown_folder(const formats::FileHead& head) {
   const std::vector<std::string> names = head.folder().list(kMaxNames);
@@ -160,6 +172,12 @@ Error unknown_folder(const formats::FileHead& head) {
     return unknown_format(head).found(
         "a folder with \".distcp\" files and no \".metadata\": the checkpoint of "
         "torch.distributed is incomplete, its save was interrupted or a file was not copied");
+  }
+  if (const auto step = last_step_in(head.folder(), names)) {
+    return unknown_format(head)
+        .found("a directory of checkpoints")
+        .remedy("did you mean ", base::quote((head.path() / *step).string()),
+                "? `tenfold checkpoints` lists the steps");
   }
   const std::optional<std::string> inside = best_inside(names);
   Error error = unknown_format(head).found("a folder without meta.json");

@@ -33,6 +33,8 @@ namespace tenfold::test {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -296,6 +298,49 @@ TEST(CheckpointManager, AStepWithADamagedDocumentIsSkipped) {
   EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("the step is skipped and not pruned")));
 }
 
+TEST(CheckpointManager, AChangedByteOfTheNewestDocumentDoesNotHideOlderSteps) {
+  const TemporaryFolder folder;
+  const CheckpointManagerOptions options{.max_to_keep = 1, .durable = false};
+  {
+    CheckpointManager manager(folder.path(), {.durable = false});
+    manager.save(2, state_at(2), {.metrics = {{"loss", 0.5}}});
+    manager.save(3, state_at(3), {.metrics = {{"loss", 0.25}}});
+  }
+  const fs::path document = folder / "step_00000003/checkpoint.json";
+  const std::string text = read_bytes(document);
+  const std::string checksum = ",\n\"checksum\": \"";  // without it, a document has no checksum
+  const std::size_t at = text.rfind(checksum);
+  const Warnings warnings;
+  for (std::size_t i = 0; i < text.size(); i += 3) {
+    if (i >= at && i < at + checksum.size()) continue;
+    SCOPED_TRACE(text.substr(0, i));
+    std::string changed = text;
+    changed[i] = static_cast<char>(changed[i] ^ 1);
+    write_bytes(document, changed);
+    EXPECT_EQ(CheckpointManager(folder.path()).restore().info.step, 2);
+    CheckpointManager manager(folder.path(), options);
+    EXPECT_THAT(manager.prune(), IsEmpty());
+    EXPECT_EQ(manager.latest_step(), 2);
+  }
+  EXPECT_THAT(warnings.all(), Contains(AllOf(HasSubstr("step 3 is skipped"),
+                                             HasSubstr("checkpoint.json: checksum: expected"))));
+}
+
+TEST(CheckpointManager, AStepWhoseDocumentHasAnInvalidChecksumIsNotTheBest) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(), {.best = "loss"});
+  manager.save(1, state_at(1), {.metrics = {{"loss", 0.25}}});
+  manager.save(2, state_at(2), {.metrics = {{"loss", 0.5}}});
+  const fs::path document = folder / "step_00000002/checkpoint.json";
+  std::string text = read_bytes(document);
+  text.replace(text.find("0.5"), 3, "0.1");
+  write_bytes(document, text);
+  EXPECT_EQ(manager.best_step(), 1);
+  EXPECT_EQ(manager.latest_step(), 1);
+  manager.save(3, state_at(3));
+  EXPECT_GT(manager.metadata(3).seq, 1'000'000);
+}
+
 TEST(CheckpointManager, NewerStepsWithoutADocumentAreListedAsDamaged) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
@@ -547,6 +592,17 @@ std::vector<std::string> rules_of(const CheckpointManager& manager, std::int64_t
 /// of an earlier one may leave the time unchanged.
 void make_newer(const fs::path& file) {
   fs::last_write_time(file, fs::file_time_type::clock::now() + std::chrono::hours(1));
+}
+
+TEST(CheckpointManager, BestStepWarnsOfAMetricThatNoStepHas) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(), {.best = "los"});
+  const Warnings warnings;
+  EXPECT_EQ(manager.best_step(), std::nullopt);
+  CheckpointManager(folder.path()).save(1, state_at(1), {.metrics = {{"acc", 0.5}, {"loss", 1}}});
+  EXPECT_EQ(manager.best_step(), std::nullopt);
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr(R"(metric "los": expected a metric of the )"
+                                                    R"(steps ("acc", "loss"), found no step)")));
 }
 
 TEST(CheckpointManager, AStepWhoseFilesChangedNoLongerCountsAsVerified) {

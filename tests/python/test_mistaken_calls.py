@@ -228,6 +228,11 @@ WRITING: dict[str, Case] = {
         ValueError,
         "target: expected a module, .*, found str",
     ),
+    "load_into from nothing": (
+        lambda: tenfold.load_into(torch.nn.Linear(2, 2), None),  # type: ignore[arg-type]
+        TypeError,
+        "source: expected a path, a TensorDict, a dict of tensors or a tensor, found NoneType",
+    ),
     "load_into a class": (
         lambda: tenfold.load_into(torch.nn.Linear, "ckpt"),
         ValueError,

@@ -74,6 +74,7 @@ def load_into(
         LoadReport: ``.loaded``, ``.missing``, ``.unexpected``, ``.mismatched``.
 
     Raises:
+        TypeError: If `source` has another type.
         ValueError: If `strict` and there are differences; the message lists up to 20 of each kind.
             Nothing has changed. Also if `target` has another type, a read-only or expanded tensor,
             or two tensors of one dotted name; and for an optimizer, if `source` is not the state of
@@ -156,6 +157,11 @@ def source_node(source: Any) -> Any:
         return source
     if isinstance(source, (str, os.PathLike)):
         return _core.open(source, "r", "")
+    if source is None or isinstance(source, (bool, int, float, complex, bytes)):
+        raise TypeError(
+            "source: expected a path, a TensorDict, a dict of tensors or a tensor, found "
+            f"{type(source).__name__}"
+        )
     return _core.tree(source, "source", bare=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ def load_optimizer(
     node = source_node(source)
     saved = _containers(node)
     _require_layout(saved, node.where() or "source")
-    if _changes_state_itself(optimizer):
+    if changes_state_itself(optimizer):
         return _load_native(optimizer, node, renamer(rename))
     plan = _Plan(optimizer, saved, renamer(rename), cast)
     _require_names(exact_names(rename), saved["param_groups"], node.where() or "source")
@@ -115,7 +116,7 @@ def _refuse(where: str, part: str, expected: str, found: Any) -> NoReturn:
     )
 
 
-def _changes_state_itself(optimizer: Any) -> bool:
+def changes_state_itself(optimizer: Any) -> bool:
     """True if the optimizer overrides load_state_dict() or has a pre-hook for it."""
     torch = need_torch("load_into")
 
@@ -123,6 +124,25 @@ def _changes_state_itself(optimizer: Any) -> bool:
         type(optimizer).load_state_dict is not torch.optim.Optimizer.load_state_dict
         or getattr(optimizer, "_optimizer_load_state_dict_pre_hooks", None)
     )
+
+
+def lacking_options(
+    optimizer: Any, current: dict[str, Any], saved: dict[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """Compares the options of a group with the saved ones.
+
+    Returns:
+        The options in `current` that `saved` lacks and `__setstate__` does not add to it (it adds
+        those that older versions of torch did not save); and the names of those among them that the
+        class of the optimizer needs.
+    """
+    group = {**saved, "params": []}
+    probe: Any = object.__new__(type(optimizer))
+    # An error: a user-defined class that requires more state.
+    with contextlib.suppress(Exception):
+        probe.__setstate__({"defaults": {}, "state": {}, "param_groups": [group]})
+    kept = {option: value for option, value in current.items() if option not in group}
+    return kept, [option for option in kept if option in optimizer.defaults]
 
 
 def _load_native(optimizer: Any, node: Any, rename: Renamer) -> LoadReport:
@@ -183,7 +203,6 @@ class _Plan:
         target = self._targets[position]
         names = target.names
         options: dict[str, Any] = {}
-        filled_in: set[str] = set()
         if position in pairing.groups:
             source = self._sources[pairing.groups[position]]
             if source.names is not None and not pairing.by_name:
@@ -193,27 +212,13 @@ class _Plan:
                     value = tuple(value)
                 options[option] = names if option == "param_names" else value
                 self.loaded.append(f"param_groups.{position}.{option}")
-            filled_in = self._filled_in(source.options)
-        for option, value in target.options.items():
-            if option in options or option in filled_in:
-                continue
-            if position in pairing.groups and option in self._optimizer.defaults:
-                self.missing.append(f"param_groups.{position}.{option}")
-            options[option] = value
+            kept, missing = lacking_options(self._optimizer, target.options, source.options)
+            self.missing += [f"param_groups.{position}.{option}" for option in missing]
+        else:
+            kept = target.options
+        for option, value in kept.items():
+            options.setdefault(option, value)
         return {**options, "params": target.params}
-
-    def _filled_in(self, options: dict[str, Any]) -> set[str]:
-        """Names of the options that `__setstate__` adds to the saved `options`.
-
-        For example, an older torch saved fewer options. Empty if `__setstate__` raises an error.
-        """
-        probe: Any = object.__new__(type(self._optimizer))
-        group = {**options, "params": []}
-        try:
-            probe.__setstate__({"defaults": {}, "state": {}, "param_groups": [group]})
-        except Exception:  # a user-defined class that requires more state
-            return set()
-        return group.keys() - options.keys()
 
     def _plan_state(self, saved: dict[str, Any], pairing: Pairing, cast: bool) -> None:
         options = {str(number): group.options for group in self._sources for number in group.params}

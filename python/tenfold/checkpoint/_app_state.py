@@ -10,6 +10,7 @@ from collections import OrderedDict
 from tenfold import _core
 from tenfold._errors import CorruptFileError, KeyNotFoundError, UnsupportedError
 from tenfold._interop import arrays
+from tenfold._io.optimizer import changes_state_itself, lacking_options
 from tenfold._io.snapshot import RNGState
 from tenfold._options import text
 from tenfold._reports import LoadReport, Mismatch
@@ -145,8 +146,10 @@ class Restoring:
         KeyError: If `strict` and entries are missing or unexpected. Also if `strict` and an entry
             in `lacking` is not a random state.
         ValueError: If `strict` and tensors of a module are missing, unexpected or of another dtype
-            or shape; the message lists up to 20 of each. Also if the entry of a module or optimizer
-            is not a dict, or if the parameter groups of an optimizer had other sizes when saved.
+            or shape; the message lists up to 20 of each. Also if `strict` and options that an
+            optimizer needs, such as the momentum of SGD, are missing. Also if the entry of a module
+            or optimizer is not a dict, or if the parameter groups of an optimizer had other sizes
+            when saved.
     """
 
     def __init__(
@@ -204,6 +207,8 @@ class Restoring:
         self._mismatched: list[Mismatch] = []
         self._module_states: dict[str, Any] = {}
         self._dropped: dict[str, list[str]] = {}
+        # For each optimizer, the options of each group that were not saved.
+        self._kept_options: dict[str, list[dict[str, Any]]] = {}
         for name in self._names:
             self._compare(name, where)
         self._copied_first = [name for name in copied_first if name in saved]
@@ -271,6 +276,21 @@ class Restoring:
                     f'{where}: entry "{name}": expected parameter groups of sizes {expected}, '
                     f"found {found}"
                 )
+            self._compare_options(name, target, state["param_groups"], where)
+
+    def _compare_options(self, name: str, optimizer: Any, groups: Any, where: str) -> None:
+        if changes_state_itself(optimizer):
+            return
+        kept: list[dict[str, Any]] = []
+        missing = []
+        for position, (group, saved) in enumerate(zip(optimizer.param_groups, groups, strict=True)):
+            options, names = lacking_options(optimizer, group, saved)
+            kept.append({option: options[option] for option in names})
+            missing += [f"param_groups.{position}.{option}" for option in names]
+        if self._strict:
+            _core.require_ok(f'{where}: entry "{name}"', missing, [], [])
+        self._missing += [f"{name}.{option}" for option in missing]
+        self._kept_options[name] = kept
 
     def _state_of(self, name: str, kind: str, where: str) -> dict[str, Any]:
         state = entry_of(self._node, name, in_memory=False)
@@ -349,6 +369,8 @@ class Restoring:
         if name in self._lacking:
             load_derived(target, state, self._rank)
         elif is_stateful(target):
+            for position, kept in enumerate(self._kept_options.get(name, ())):
+                state["param_groups"][position].update(kept)
             target.load_state_dict(state)
         else:
             self._app_state[name] = state

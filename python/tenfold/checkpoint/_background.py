@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 import warnings
@@ -92,23 +94,38 @@ class Writer:
     """Runs saves, in the calling thread or in another thread.
 
     Args:
+        directory: The directory of the steps, for messages.
         on_error: ``"raise"``: `run` raises the exception of a failed save; if the save runs in
             another thread, `wait` raises the exception. ``"warn"``: a failed save causes a warning.
         retries: Maximum number of further attempts if a save fails with an OSError.
     """
 
-    def __init__(self, on_error: str, retries: int) -> None:
+    def __init__(self, directory: str, on_error: str, retries: int) -> None:
+        self._directory = directory
         self._on_error = on_error
         self._retries = retries
         self._thread: threading.Thread | None = None
         self._handle: SaveHandle | None = None
         self._failure: BaseException | None = None
+        # The process of the last save; None before the first save, and after `close`.
+        self._process: int | None = None
 
     @property
     def step_in_flight(self) -> int | None:
         """The step that is being written in the background, or None."""
         handle = self._handle
         return None if handle is None or handle.done() else handle.step
+
+    def require_own_process(self) -> None:
+        """Raises OSError if the last save was started by another process, before a fork."""
+        if self._process in (None, os.getpid()):
+            return
+        raise OSError(
+            errno.EBUSY,
+            "expected the process that saved with this manager before, found a forked child; "
+            "create a new manager",
+            self._directory,
+        )
 
     def run(self, handle: SaveHandle, work: Callable[[], str]) -> None:
         """Saves in the calling thread.
@@ -118,6 +135,7 @@ class Writer:
             KeyboardInterrupt: If a signal interrupts the save, whatever `on_error` is. The same
                 holds for every other BaseException that is not an Exception.
         """
+        self._process = os.getpid()
         if not handle.staged.done():
             handle.staged.set_result(None)
         try:
@@ -133,6 +151,7 @@ class Writer:
 
     def start(self, handle: SaveHandle, work: Callable[[], str]) -> None:
         """Saves in a new thread. The interpreter waits for this thread before it exits."""
+        self._process = os.getpid()
         self._handle = handle
         self._thread = threading.Thread(
             target=self._run, args=(handle, work), name="tenfold-checkpoint"
@@ -145,7 +164,11 @@ class Writer:
         Raises:
             BaseException: If the save failed and `on_error` is "raise": the exception of the save.
                 A later call of `wait` does not raise it again.
+            OSError: In a forked child, if the save was in flight at the fork: the child has no
+                thread that completes it.
         """
+        if self.step_in_flight is not None:
+            self.require_own_process()
         thread = self._thread
         if thread is not None:
             thread.join()
@@ -153,6 +176,16 @@ class Writer:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
+
+    def close(self, release: Callable[[], None]) -> None:
+        """Waits as `wait` does, then calls `release`, also if the save failed."""
+        try:
+            self.wait()
+        finally:
+            # If a save was in flight at a fork, the engine's locks are never released in the child.
+            if self.step_in_flight is None:
+                release()
+                self._process = None
 
     def _run(self, handle: SaveHandle, work: Callable[[], str]) -> None:
         try:

@@ -184,7 +184,6 @@ class CheckpointManager:
             raise ValueError(f'{where}on_error: expected "raise" or "warn", found {on_error!r}')
         self._async: bool | str = async_save
         self._check = check_name(verify)
-        self._writer = Writer(on_error, integer(where + "retries", retries, 0))
         self._per_rank = patterns_of(per_rank)
         self._comparison = Comparison()
         self._is_timed = every_seconds is not None
@@ -206,6 +205,8 @@ class CheckpointManager:
             boolean(where + "share_unchanged", share_unchanged),
             boolean(where + "durable", durable),
         )
+        retries = integer(where + "retries", retries, 0)
+        self._writer = Writer(self._native.directory(), on_error, retries)
 
     def __repr__(self) -> str:
         return f"CheckpointManager({str(self.directory)!r}, latest_step={self.latest_step()})"
@@ -290,7 +291,8 @@ class CheckpointManager:
                 ``async_save="overlap"``, also if `save` is called in a ``with manager.lock()``
                 block, unless ``block=True``.
             OSError: If a system call failed, the disk is too full, or another process or manager
-                writes into the directory.
+                writes into the directory. Also in a forked child, if the manager saved before the
+                fork.
 
         Example:
             >>> handle = manager.save(501, state, metrics={"loss": 0.25})
@@ -476,8 +478,8 @@ class CheckpointManager:
             KeyError: If `step` does not exist; if one of `keys` or `exclude` matches nothing; if
                 `strict` and entries are missing or unexpected.
             ValueError: If `strict` and tensors of modules are missing, unexpected or of another
-                dtype or shape; if the groups of an optimizer have other sizes; for `discard_later`
-                with `path`.
+                dtype or shape; if the groups of an optimizer have other sizes, or if `strict` and
+                they lack options that its class needs; for `discard_later` with `path`.
             CorruptFileError: If the step, or every step, is damaged; the message names files.
             UnsupportedError: If the requested step, or every step, is of a newer version.
             OSError: If a system call failed; for `discard_later`, if another process writes into
@@ -590,7 +592,8 @@ class CheckpointManager:
         """The best of all steps by the metric `best`; of equally good steps, the one saved last.
 
         Returns:
-            int | None: The step; None if no step has a finite value of the metric.
+            int | None: The step; None if no step has a finite value of the metric. A warning names
+                the metrics of the steps if none has this one.
 
         Raises:
             ValueError: If the manager was created without `best`.
@@ -854,10 +857,7 @@ class CheckpointManager:
 
     def close(self) -> None:
         """Waits as `wait` does, then releases the directory, so that another manager may save."""
-        try:
-            self._writer.wait()
-        finally:
-            self._native.close()
+        self._writer.close(self._native.close)
 
     # --- implementation ---
 
@@ -893,6 +893,7 @@ class CheckpointManager:
         check_names(app_state)
         if self._async == "overlap" and not block:
             self._lock.require_outside()
+        self._writer.require_own_process()
         self._writer.wait()
         # Called before the writing thread starts, so that should_save() counts from this step at
         # once.
@@ -1031,7 +1032,8 @@ class CheckpointManager:
             self._native.continue_from(found, plan.place, discards)
 
         ranks.run("restore: continue", go_on)
-        if plan.warning is not None:  # not earlier: the step might have been damaged and skipped
+        # Not earlier: the step might have been damaged and skipped.
+        if plan.warning is not None and ranks.rank == 0:
             warnings.warn(plan.warning, stacklevel=4)
         result = RestoreResult(
             found.step,

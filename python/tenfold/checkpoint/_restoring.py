@@ -151,10 +151,13 @@ class RestorePlan:
         if app_state is not None and found.world_size == 1 and not ranks.is_alone:
             names = (name for name, _ in found.entries() if name in app_state)
             own |= {name for name in names if is_per_rank(name, app_state[name], patterns)}
+        node = found.select(key_paths(self.keys), key_paths(self.exclude, "exclude") or [])
+        own &= set(node.keys())
+        if app_state is not None:
+            own &= app_state.keys()
         lacking = own if ranks.rank >= found.world_size else set()
         is_other_size = bool(own) and found.world_size != ranks.size
         self.warning = _other_size(found, own, ranks) if is_other_size else None
-        node = found.select(key_paths(self.keys), key_paths(self.exclude, "exclude") or [])
         if app_state is None:
             state = state_of(node)
             return None, {name: value for name, value in state.items() if name not in lacking}

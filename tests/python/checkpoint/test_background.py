@@ -1,5 +1,6 @@
 """Saves in the background, signals, and restarted jobs."""
 
+import faulthandler
 import gc
 import os
 import signal
@@ -16,6 +17,7 @@ import pytest
 import torch
 
 import tenfold
+from forks import exit_status, forked
 from tenfold.checkpoint import _live_tensors, _manager
 
 
@@ -72,6 +74,34 @@ def test_a_save_in_flight_does_not_block_readers(tmp_path, monkeypatch):
     manager.set_metrics(20, {"loss": 0.5})  # waits until the step is saved
     assert manager.metadata(20)["metrics"] == {"loss": 0.5}
     assert manager.should_save(30)
+
+
+@pytest.mark.parametrize("is_in_flight", [True, False])
+def test_a_save_in_a_forked_child_raises_at_once(tmp_path, monkeypatch, is_in_flight):
+    manager = tenfold.CheckpointManager(tmp_path, async_save=True)
+    gate = Gate(manager._native)
+    monkeypatch.setattr(manager, "_native", gate)
+    handle = manager.save(1, {"w": torch.zeros(3)})
+    if not is_in_flight:
+        gate.may_go_on.set()
+        handle.result(60)
+
+    def work():
+        faulthandler.dump_traceback_later(30, exit=True)  # if the child waits for a lost thread
+        with pytest.raises(OSError, match="found a forked child; create a new manager"):
+            manager.save(2, {"w": torch.ones(3)})
+        if is_in_flight:
+            with pytest.raises(OSError, match="found a forked child"):
+                manager.close()
+        else:
+            assert manager.restore().step == 1
+            manager.close()
+
+    assert exit_status(forked(work)) == 0
+    gate.may_go_on.set()
+    manager.close()
+    manager.save(3, {"w": torch.ones(3)}).result(60)
+    assert manager.all_steps() == [1, 3]
 
 
 def test_the_next_save_waits_for_the_one_in_flight(tmp_path, monkeypatch):

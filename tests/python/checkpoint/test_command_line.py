@@ -75,6 +75,26 @@ def test_verify_names_damage(directory):
     assert [step["ok"] for step in steps] == [True, True, True, False]
 
 
+def test_prune_keeps_the_newest_undamaged_step(directory):
+    damage(directory, 4)
+    damage(directory, 3)
+    found = run(directory, "--keep", 1, "--prune", "--json")
+    assert found.returncode == 1
+    assert tenfold.CheckpointManager(directory).all_steps() == [2]
+    steps = json.loads(found.stdout)
+    assert [(step["step"], step["ok"]) for step in steps] == [(2, True), (3, False), (4, False)]
+
+
+@pytest.mark.parametrize("verify", [(), ("--verify",)])
+def test_prune_removes_nothing_if_every_step_is_damaged(directory, verify):
+    for step in range(1, 5):
+        damage(directory, step)
+    found = run(directory, "--keep", 1, "--prune", *verify)
+    assert found.returncode == 2
+    assert "expected an undamaged step to keep" in found.stderr
+    assert tenfold.CheckpointManager(directory).all_steps() == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("as_json", [False, True])
 def test_verify_reports_damaged_steps_that_prune_removes(directory, as_json):
     damage(directory, 4)
@@ -143,3 +163,20 @@ def test_missing_path_is_an_error_and_empty_directory_lists_no_steps(tmp_path):
     empty = run(tmp_path, "--json")
     assert empty.returncode == 0
     assert json.loads(empty.stdout) == []
+
+
+def test_other_folders_of_a_run_name_the_directory_of_the_steps(directory):
+    step = run(directory / "step_00000004")
+    assert step.returncode == 2
+    assert "found the folder of one step; use the folder above it" in step.stderr
+    parent = run(directory.parent)
+    assert parent.returncode == 0
+    assert parent.stdout == f"no steps; did you mean {directory}?\n"
+
+
+def test_other_functions_name_the_newest_step_of_a_directory(directory):
+    hint = 'step_00000004"\\? `tenfold checkpoints` lists the steps'
+    with pytest.raises(
+        tenfold.UnsupportedError, match=f"found a directory of checkpoints; .*{hint}"
+    ):
+        tenfold.verify(directory)

@@ -229,6 +229,45 @@ def test_shape_dtype_and_group_mismatches_change_no_object(tmp_path):
         assert_same(weights(state), before)
 
 
+@pytest.mark.parametrize("keys", [None, "optimizer"])
+def test_the_state_of_another_class_of_optimizer_is_refused(tmp_path, keys):
+    manager = tenfold.CheckpointManager(tmp_path)
+    model = torch.nn.Linear(2, 2)
+    manager.save(1, {"optimizer": torch.optim.AdamW(model.parameters(), lr=0.5)})
+    state = {"optimizer": torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)}
+    before = dict(state["optimizer"].param_groups[0])
+    with pytest.raises(ValueError, match=r"param_groups\.0\.momentum"):
+        manager.restore(state, keys=keys)
+    assert state["optimizer"].param_groups[0] == before
+    report = manager.restore(state, keys=keys, strict=False).report
+    assert "optimizer.param_groups.0.momentum" in report.missing
+    assert state["optimizer"].param_groups[0]["momentum"] == 0.9
+    assert state["optimizer"].param_groups[0]["lr"] == 0.5
+
+
+def test_options_of_a_newer_torch_may_be_missing(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    saved = torch.optim.SGD([torch.zeros(2)], lr=0.5)
+    for option in ("fused", "differentiable", "foreach"):
+        del saved.param_groups[0][option]
+    manager.save(1, {"optimizer": saved})
+    optimizer = torch.optim.SGD([torch.zeros(2)], lr=0.1)
+    assert manager.restore({"optimizer": optimizer}).report.ok
+    assert optimizer.param_groups[0]["lr"] == 0.5
+
+
+def test_warnings_of_the_engine_name_the_line_of_the_program(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    for step in (1, 2):
+        manager.save(step, {"w": torch.full((3,), float(step))})
+    with pytest.warns(UserWarning, match="step 2 is replaced") as replaced:
+        manager.save(2, {"w": torch.zeros(3)})
+    (manager.path(2) / "w.safetensors").unlink()
+    with pytest.warns(UserWarning, match="step 2 is skipped") as skipped:
+        assert manager.restore().step == 1
+    assert replaced[0].filename == skipped[0].filename == __file__
+
+
 def test_mismatched_entries_are_unchanged_if_not_strict(tmp_path):
     state = training()
     manager = tenfold.CheckpointManager(tmp_path)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import warnings
 
 import pytest
 import torch
@@ -52,7 +53,8 @@ def test_additional_ranks_get_distinct_random_numbers(run):
     restored = run("restore", size=3)
     assert [rank["draws"] for rank in restored[:2]] == [rank["draws"] for rank in saved]
     assert restored[2]["draws"] not in [rank["draws"] for rank in saved]
-    assert "restart" in restored[2]["warnings"][0]
+    assert "no entries of rank 2, where an RngState restarts" in restored[0]["warnings"][0]
+    assert restored[1]["warnings"] == restored[2]["warnings"] == []
     assert run("restore", size=3)[2]["draws"] == restored[2]["draws"]
 
 
@@ -61,10 +63,14 @@ def test_fewer_ranks_restore_their_rng_states_with_a_warning(run, tmp_path):
     restored = run("restore")
     assert [rank["draws"] for rank in restored] == [rank["draws"] for rank in saved[:2]]
     assert "entries of rank 2 are not restored" in restored[0]["warnings"][0]
+    assert restored[1]["warnings"] == []
     state = {"rng": tenfold.RngState()}
     with pytest.warns(UserWarning, match="restored by 1"):
         tenfold.CheckpointManager(tmp_path / "run").restore(state, keys="rng")
     assert torch.rand(3).tolist() == saved[0]["draws"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # no entry of one rank was requested
+        tenfold.CheckpointManager(tmp_path / "run").restore({"epoch": 0}, keys="epoch")
 
 
 def test_other_number_of_ranks_is_warned_of_once_if_a_damaged_step_is_skipped(
@@ -216,6 +222,7 @@ def test_exit_of_one_rank_raises_on_the_others(run_apart, tmp_path, size):
         kind, message = found[rank]["raised"]
         assert kind == "RuntimeError"
         assert f"rank {rank} of {size}: expected answers from all ranks" in message
+        assert "a process ended" in message
         assert "Timed out" not in message
     assert steps_in(tmp_path) == [1]
     assert tenfold.CheckpointManager(tmp_path / "run").verify(1).ok
