@@ -18,6 +18,7 @@
 #include "formats/consolidated/write.hpp"
 #include "gil.hpp"
 #include "io/registry.hpp"
+#include "io/selector.hpp"
 #include "tree_in.hpp"
 
 namespace tenfold::python {
@@ -239,6 +240,15 @@ void require_ok(nb::str source, NamesArgument missing, NamesArgument unexpected,
   tenfold::require_ok(report, utf8(source));
 }
 
+nb::list paths_selected(KeysArgument paths, KeysArgument keys, KeysArgument exclude) {
+  const Keys wanted = keys.is_none() ? Keys() : Keys(key_paths(keys));
+  nb::list found;
+  for (const KeyPath& path : selected_paths(key_paths(paths), wanted, Keys(key_paths(exclude)))) {
+    found.append(nb::tuple(list_of(path)));
+  }
+  return found;
+}
+
 /// The names of the parameters in each group. `groups`: (size, names or None) for each group. Empty
 /// if there are no groups, a group has no names, or a name occurs twice. Throws
 /// Error(invalid_argument) for a group whose number of names differs from its size.
@@ -386,6 +396,10 @@ void bind_io(nb::module_& module) {
   module.def("require_ok", &require_ok, "source"_a, "missing"_a, "unexpected"_a, "mismatched"_a,
              nb::sig("def require_ok(source: str, missing: list[str], unexpected: list[str], "
                      "mismatched: list[tuple[str, str, str, bool]]) -> None"));
+  module.def("selected_paths", &paths_selected, "paths"_a, "keys"_a.none(), "exclude"_a.none(),
+             nb::sig("def selected_paths(paths: list[tuple[str, ...]], keys: "
+                     "collections.abc.Iterable[tuple[str, ...]] | None, exclude: "
+                     "collections.abc.Iterable[tuple[str, ...]] | None) -> list[tuple[str, ...]]"));
   module.def("pair_parameters", &pair_parameters, "targets"_a, "sources"_a,
              nb::sig("def pair_parameters(targets: list[tuple[int, list[str] | None]], sources: "
                      "list[tuple[int, list[str] | None]]) -> tuple[bool, list[int | None], "

@@ -461,7 +461,8 @@ class CheckpointManager:
             exclude: Restore all entries and tensors but these.
             rename: Maps saved names of a module's tensors to its own names, as for `convert`.
             strict: Raise for missing or unexpected entries and tensors, and for other dtypes or
-                shapes. With `keys` or `exclude`, other entries and missing tensors are no errors.
+                shapes. With `keys` or `exclude`, an entry or tensor counts as missing only if they
+                select its name, and other entries of the step are no errors.
             verify: As for the manager. None: the option of the manager.
             discard_later: Remove all steps with higher numbers, except those that a process holds.
                 Not with `path`.

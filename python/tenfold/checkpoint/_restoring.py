@@ -154,7 +154,8 @@ class RestorePlan:
         lacking = own if ranks.rank >= found.world_size else set()
         is_other_size = bool(own) and found.world_size != ranks.size
         self.warning = _other_size(found, own, ranks) if is_other_size else None
-        node = found.select(key_paths(self.keys), key_paths(self.exclude, "exclude") or [])
+        keys, exclude = key_paths(self.keys), key_paths(self.exclude, "exclude")
+        node = found.select(keys, exclude)
         if app_state is None:
             state = state_of(node)
             return None, {name: value for name, value in state.items() if name not in lacking}
@@ -163,7 +164,8 @@ class RestorePlan:
             app_state,
             found.path,
             strict=self.strict,
-            is_part=self.keys is not None or self.exclude is not None,
+            keys=keys,
+            exclude=exclude,
             rename=self.rename,
             rank=ranks.rank,
             lacking=lacking,

@@ -280,7 +280,9 @@ def test_unexpected_tensors_of_modules_are_not_loaded(tmp_path):
     assert report.missing == ("model.b",)
     assert set(report.unexpected) == {"model.a", "model.u"}
     report = manager.restore({"model": Renaming("b")}, keys="model", strict=False).report
-    assert report.missing == ()
+    assert report.missing == ("model.b",)
+    with pytest.raises(RuntimeError, match=r"Missing key\(s\) in state_dict: \"b\""):
+        manager.restore({"model": Renaming("b")}, keys="model")
 
 
 def test_an_object_that_rejects_its_state_raises_an_error_naming_the_changed_objects(tmp_path):
@@ -321,6 +323,38 @@ def test_keys_exclude_and_rename_select_what_is_restored(tmp_path):
     assert torch.equal(wrapped.module[0].weight, state["model"][0].weight)
     with pytest.raises(KeyError):
         manager.restore(fresh, keys="modle")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"keys": "model"}, {"keys": ["*"]}, {"keys": ["model.*"]}, {"exclude": ["epoch"]}],
+    ids=str,
+)
+def test_a_selected_tensor_that_the_step_lacks_is_missing(tmp_path, options):
+    manager = tenfold.CheckpointManager(tmp_path)
+    saved = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    manager.save(1, {"model": saved, "epoch": 1})
+    larger = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+    before = weights({"model": larger})
+    with pytest.raises(ValueError, match=r'missing from the source \(2\): "1.weight", "1.bias"'):
+        manager.restore({"model": larger}, **options)
+    assert_same(weights({"model": larger}), before)
+    report = manager.restore({"model": larger}, strict=False, **options).report
+    assert report.missing == ("model.1.weight", "model.1.bias")
+
+
+def test_what_is_not_selected_is_not_missing(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    saved = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    manager.save(1, {"model": saved, "epoch": 1})
+    larger = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+    state = {"model": larger, "epoch": 0, "ema": 0.5}
+    assert manager.restore(state, keys=["model.0.*", "epoch"]).report.ok
+    assert torch.equal(larger[0].weight, saved[0].weight)
+    report = manager.restore(state, exclude=["*.bias", "epoch"], strict=False).report
+    assert report.missing == ("ema", "model.1.weight")
+    with pytest.raises(KeyError, match=r"expected \['ema', 'model'\], found \['model'\]"):
+        manager.restore(state, exclude="epoch")
 
 
 def test_restore_without_objects_returns_the_state(tmp_path):
