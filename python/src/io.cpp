@@ -139,7 +139,8 @@ std::string probe_path(PathArgument path) {
 nb::tuple convert_path(PathArgument source, PathArgument target, const std::string& format,
                        KeysArgument keys, KeysArgument exclude, RenameArgument rename,
                        NamesArgument renamed, std::optional<std::string> dtype,
-                       std::uint64_t shard_size, bool durable, ProgressArgument progress) {
+                       std::uint64_t shard_size, bool durable, bool verify,
+                       ProgressArgument progress) {
   const Path from = path_from(source);
   const Path to = path_from(target);
   ConvertOptions options;
@@ -150,6 +151,7 @@ nb::tuple convert_path(PathArgument source, PathArgument target, const std::stri
   options.rename = rename_function(std::move(rename));
   options.renamed = names_from(renamed);
   options.durable = durable;
+  options.verify = verify;
   if (dtype) options.dtype = dtype_from(*dtype);
   const ConvertReport report = monitored(std::move(progress), [&](Monitor* monitor) {
     options.monitor = monitor;
@@ -356,15 +358,15 @@ void bind_io(nb::module_& module) {
   module.def("probe", &probe_path, "path"_a);
   module.def("convert", &convert_path, "source"_a, "target"_a, "format"_a, "keys"_a.none(),
              "exclude"_a.none(), "rename"_a.none(), "renamed"_a, "dtype"_a.none(), "shard_size"_a,
-             "durable"_a, "progress"_a.none(),
+             "durable"_a, "verify"_a, "progress"_a.none(),
              nb::sig("def convert(source: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
                      "target: str | bytes | os.PathLike[str] | os.PathLike[bytes], format: str, "
                      "keys: collections.abc.Iterable[tuple[str, ...]] | None, exclude: "
                      "collections.abc.Iterable[tuple[str, ...]] | None, rename: "
                      "collections.abc.Callable[[str], str] | None, "
                      "renamed: list[str], dtype: str | None, shard_size: int, durable: bool, "
-                     "progress: collections.abc.Callable[[int, int, str], object] | None) -> "
-                     "tuple[int, int]"));
+                     "verify: bool, progress: collections.abc.Callable[[int, int, str], object] | "
+                     "None) -> tuple[int, int]"));
   module.def("verify", &verify_path, "path"_a, "progress"_a.none(),
              nb::sig("def verify(path: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
                      "progress: collections.abc.Callable[[int, int, str], object] | None) -> "

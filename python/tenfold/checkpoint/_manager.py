@@ -780,7 +780,8 @@ class CheckpointManager:
         """Converts a step, or a part of it, to any format that `convert` writes.
 
         If several ranks saved the step, the per-rank entries of ranks other than 0 are not
-        converted; a warning names these entries.
+        converted; a warning names these entries. All checksums of the converted entries are
+        compared first.
 
         Args:
             step: Number of the step.
@@ -796,7 +797,7 @@ class CheckpointManager:
 
         Raises:
             KeyError: If there is no such step, or one of `keys` matches nothing.
-            FileNotFoundError, CorruptFileError: As for `metadata`.
+            FileNotFoundError, CorruptFileError: As for `metadata`; if a converted entry is damaged.
             UnsupportedError: As for `metadata`; if the format cannot store an entry.
             TypeError: If `step` is not an int.
             ValueError: If `step` is negative, if `path` is in the folder of the step, or as for

@@ -654,6 +654,19 @@ def test_exported_weights_are_cast_and_an_imported_step_is_restored(tmp_path):
     assert_same(weights(fresh), weights(state))
 
 
+def test_export_compares_checksums(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path / "run")
+    manager.save(1, {"model": torch.nn.Linear(3, 3), "epoch": 1})
+    file = manager.path(1) / "model.safetensors"
+    damaged = bytearray(file.read_bytes())
+    damaged[-1] ^= 1
+    file.write_bytes(damaged)
+    with pytest.raises(tenfold.CorruptFileError, match=r"model\.safetensors"):
+        manager.export(1, tmp_path / "m.safetensors", keys="model")
+    assert not (tmp_path / "m.safetensors").exists()
+    manager.export(1, tmp_path / "epoch", keys="epoch")
+
+
 def test_other_runs_are_restored_by_path(tmp_path):
     state = training()
     tenfold.CheckpointManager(tmp_path / "pretrained").save(9, state)
