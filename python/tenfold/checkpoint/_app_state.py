@@ -8,7 +8,7 @@ import sys
 from collections import OrderedDict
 
 from tenfold import _core
-from tenfold._errors import CorruptFileError, KeyNotFoundError, UnsupportedError
+from tenfold._errors import CorruptFileError, KeyNotFoundError, UnsupportedError, with_remedy
 from tenfold._interop import arrays
 from tenfold._io.snapshot import RNGState
 from tenfold._options import text
@@ -318,7 +318,19 @@ class Restoring:
         if self._strict:
             # False: the message does not suggest `cast`, an option that restore() does not have.
             listed = [(found.name, found.expected, found.found, False) for found in mismatched]
-            _core.require_ok(f'{where}: entry "{name}"', missing, unexpected, listed)
+            try:
+                _core.require_ok(f'{where}: entry "{name}"', missing, unexpected, listed)
+            except ValueError as error:
+                if not any(
+                    _shape_of(own[found.name]) == _shape_of(state[found.name])
+                    for found in mismatched
+                ):
+                    raise
+                remedy = (
+                    f'tenfold.load_into(module, tenfold.open("{where}")["{name}"], cast=True) '
+                    "converts dtypes"
+                )
+                raise with_remedy(error, remedy) from None
         self._dropped[name] = [found.name for found in mismatched]
         for key in self._dropped[name]:
             del state[key]  # torch would raise an error for the shape, or cast the dtype
@@ -410,6 +422,10 @@ def _text(value: Any) -> str:
     if not arrays.is_array(value):
         return type(value).__name__
     return f"{arrays.dtype_name(value.dtype)} {list(value.shape)}"
+
+
+def _shape_of(value: Any) -> tuple[int, ...] | None:
+    return tuple(value.shape) if arrays.is_array(value) else None
 
 
 def _fits(own: Any, saved: Any) -> bool:

@@ -367,6 +367,19 @@ def test_restore_without_objects_returns_the_state(tmp_path):
     assert list(manager.restore(keys=["epoch"]).state) == ["epoch"]
 
 
+def test_errors_of_names_and_dtypes_have_remedies(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, {"model": torch.nn.Linear(2, 2)})
+    wrapped = torch.nn.Module()
+    wrapped.module = torch.nn.Linear(2, 2)
+    for options in ({}, {"keys": "model"}):
+        with pytest.raises(ValueError, match=r'with the prefix "module\."; pass a rename'):
+            manager.restore({"model": wrapped}, **options)
+    half = torch.nn.Linear(2, 2, dtype=torch.bfloat16)
+    with pytest.raises(ValueError, match=r"; tenfold\.load_into\(.*, cast=True\) converts dtypes"):
+        manager.restore({"model": half})
+
+
 def test_verify_reports_a_damaged_or_missing_document(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path)
     manager.save(1, {"w": torch.ones(2)})
