@@ -34,6 +34,7 @@ struct ConvertArguments {
   std::string shard_size;
   int num_threads = 0;
   bool no_checksums = false;
+  bool verify = false;
   bool json = false;
 };
 
@@ -98,6 +99,7 @@ int run_convert(const ConvertArguments& options, Output& out) {
   if (!rules.empty()) request.rename = [&](const std::string& name) { return rules.apply(name); };
   request.dtype = dtype_of_text(options.dtype);
   request.checksums = !options.no_checksums;
+  request.verify = options.verify;
   request.num_threads = options.num_threads;
   if (!options.shard_size.empty()) request.shard_size_bytes = bytes_of(options.shard_size);
   request.monitor = &bar;
@@ -138,6 +140,7 @@ void add_convert(CLI::App& app, Chosen& chosen) {
                       "Greatest size of a shard of .safetensors.index.json\n"
                       "(default: 5GB)");
   add_threads(*command, options->num_threads);
+  command->add_flag("--verify", options->verify, "Compare the checksums of SRC first");
   command->add_flag("--no-checksums", options->no_checksums, "Store no checksums");
   command->add_flag("--json", options->json, "One JSON document");
   command->callback([options, &chosen] {

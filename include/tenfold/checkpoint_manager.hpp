@@ -302,7 +302,9 @@ class TENFOLD_API CheckpointManager {
   /// Converts the state of a step, or the part of it that `options` select, to `target`. If the
   /// keys select parts of only one entry and this entry is a node, that node becomes the root of
   /// `target`. So {"model"} gives a file in which the names of weights do not begin with "model.".
-  /// Throws Error(key_not_found) if the step does not exist, and what convert() throws.
+  /// Compares all checksums of the converted entries first, whatever ConvertOptions::verify is.
+  /// Throws Error(key_not_found) if the step does not exist, Error(corrupt) for damage, and what
+  /// convert() throws.
   ConvertReport export_step(std::int64_t step, const Path& target,
                             const ConvertOptions& options = {}) const;
   /// Saves a file or folder of any format as a step. The top-level keys of its tree become entries;

@@ -214,6 +214,7 @@ struct ConvertOptions {
   /// Floating-point leaves are cast to this dtype; nullopt: no leaf is cast. For a dtype that is
   /// not floating-point, convert() throws Error(invalid_argument).
   std::optional<DType> dtype{};
+  bool verify = false;    ///< compare the checksums of the converted entries first
   bool durable = true;    ///< fsync the files before the call returns
   bool checksums = true;  ///< store checksums with the data
   int num_threads = 0;    ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
@@ -235,7 +236,8 @@ struct ConvertReport {
 /// a data set is omitted, renamed or cast, the schema of the data set is omitted, too. Throws
 /// Error(invalid_argument) for a target inside the source's folder, and for a shard size with a
 /// format without shards. Throws Error(corrupt) for sparse tensors with invalid indices, as load()
-/// does.
+/// does. The checksums of `target` are computed from the bytes that are read. So without
+/// ConvertOptions::verify, verify() of `target` does not find damage of `source`.
 TENFOLD_API ConvertReport convert(const Path& source, const Path& target,
                                   const ConvertOptions& options = {});
 

@@ -18,6 +18,7 @@
 #include "formats/consolidated/write.hpp"
 #include "gil.hpp"
 #include "io/registry.hpp"
+#include "io/selector.hpp"
 #include "tree_in.hpp"
 
 namespace tenfold::python {
@@ -138,7 +139,8 @@ std::string probe_path(PathArgument path) {
 nb::tuple convert_path(PathArgument source, PathArgument target, const std::string& format,
                        KeysArgument keys, KeysArgument exclude, RenameArgument rename,
                        NamesArgument renamed, std::optional<std::string> dtype,
-                       std::uint64_t shard_size, bool durable, ProgressArgument progress) {
+                       std::uint64_t shard_size, bool durable, bool verify,
+                       ProgressArgument progress) {
   const Path from = path_from(source);
   const Path to = path_from(target);
   ConvertOptions options;
@@ -149,6 +151,7 @@ nb::tuple convert_path(PathArgument source, PathArgument target, const std::stri
   options.rename = rename_function(std::move(rename));
   options.renamed = names_from(renamed);
   options.durable = durable;
+  options.verify = verify;
   if (dtype) options.dtype = dtype_from(*dtype);
   const ConvertReport report = monitored(std::move(progress), [&](Monitor* monitor) {
     options.monitor = monitor;
@@ -237,6 +240,15 @@ void require_ok(nb::str source, NamesArgument missing, NamesArgument unexpected,
         {utf8(found[0]), utf8(found[1]), utf8(found[2]), nb::cast<bool>(found[3])});
   }
   tenfold::require_ok(report, utf8(source));
+}
+
+nb::list paths_selected(KeysArgument paths, KeysArgument keys, KeysArgument exclude) {
+  const Keys wanted = keys.is_none() ? Keys() : Keys(key_paths(keys));
+  nb::list found;
+  for (const KeyPath& path : selected_paths(key_paths(paths), wanted, Keys(key_paths(exclude)))) {
+    found.append(nb::tuple(list_of(path)));
+  }
+  return found;
 }
 
 /// The names of the parameters in each group. `groups`: (size, names or None) for each group. Empty
@@ -346,15 +358,15 @@ void bind_io(nb::module_& module) {
   module.def("probe", &probe_path, "path"_a);
   module.def("convert", &convert_path, "source"_a, "target"_a, "format"_a, "keys"_a.none(),
              "exclude"_a.none(), "rename"_a.none(), "renamed"_a, "dtype"_a.none(), "shard_size"_a,
-             "durable"_a, "progress"_a.none(),
+             "durable"_a, "verify"_a, "progress"_a.none(),
              nb::sig("def convert(source: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
                      "target: str | bytes | os.PathLike[str] | os.PathLike[bytes], format: str, "
                      "keys: collections.abc.Iterable[tuple[str, ...]] | None, exclude: "
                      "collections.abc.Iterable[tuple[str, ...]] | None, rename: "
                      "collections.abc.Callable[[str], str] | None, "
                      "renamed: list[str], dtype: str | None, shard_size: int, durable: bool, "
-                     "progress: collections.abc.Callable[[int, int, str], object] | None) -> "
-                     "tuple[int, int]"));
+                     "verify: bool, progress: collections.abc.Callable[[int, int, str], object] | "
+                     "None) -> tuple[int, int]"));
   module.def("verify", &verify_path, "path"_a, "progress"_a.none(),
              nb::sig("def verify(path: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
                      "progress: collections.abc.Callable[[int, int, str], object] | None) -> "
@@ -386,6 +398,10 @@ void bind_io(nb::module_& module) {
   module.def("require_ok", &require_ok, "source"_a, "missing"_a, "unexpected"_a, "mismatched"_a,
              nb::sig("def require_ok(source: str, missing: list[str], unexpected: list[str], "
                      "mismatched: list[tuple[str, str, str, bool]]) -> None"));
+  module.def("selected_paths", &paths_selected, "paths"_a, "keys"_a.none(), "exclude"_a.none(),
+             nb::sig("def selected_paths(paths: list[tuple[str, ...]], keys: "
+                     "collections.abc.Iterable[tuple[str, ...]] | None, exclude: "
+                     "collections.abc.Iterable[tuple[str, ...]] | None) -> list[tuple[str, ...]]"));
   module.def("pair_parameters", &pair_parameters, "targets"_a, "sources"_a,
              nb::sig("def pair_parameters(targets: list[tuple[int, list[str] | None]], sources: "
                      "list[tuple[int, list[str] | None]]) -> tuple[bool, list[int | None], "

@@ -191,7 +191,8 @@ class LoadReport(_Report):
             values and options. In `RestoreResult.report`, also names of entries that are not
             modules.
         missing: Names that are in the target, but not in the source. If `load_into` was called with
-            `keys`, `missing` and `unexpected` list only names that `keys` selects.
+            `keys`, or `restore` with `keys` or `exclude`, `missing` and `unexpected` list only
+            names that these arguments select.
         unexpected: Names that are in the source, but not in the target.
         mismatched: Tensors and values that are in the target and the source, but were not loaded
             because the two do not fit, for example in shape or dtype.

@@ -79,6 +79,18 @@ void warn_of_other_ranks(const Path& path, const CheckpointInfo& info, const Ten
   }
 }
 
+/// Verifies the document of a step, and the entries that `taken` contains.
+void require_intact_entries(const Path& path, CheckpointInfo info, const TensorDict& taken,
+                            const ConvertOptions& options) {
+  std::erase_if(info.entries, [&](const CheckpointEntry& entry) {
+    return entry.rank.value_or(0) != 0 || !taken.contains(entry.name);
+  });
+  const VerifyReport report =
+      checkpoint::verify_step(path, info, CheckpointCheck::full,
+                              {.num_threads = options.num_threads, .monitor = options.monitor});
+  if (!report.ok()) throw detail::formats::error_of(report);
+}
+
 /// Makes a path absolute, because the working directory may change before a save in the background.
 Path absolute_path(const Path& path) {
   if (!path.empty()) return os::absolute(path);
@@ -280,6 +292,7 @@ ConvertReport CheckpointManager::export_step(std::int64_t step, const Path& targ
   const detail::formats::Format& format = format_for_converting(target, options);
   TensorDict tree = checkpoint::open_state_lazily(source, found.info);
   tree = select(tree, options.keys, options.exclude);
+  require_intact_entries(source, found.info, tree, options);
   warn_of_other_ranks(source, found.info, tree);
   if (options.keys.given() && tree.size() == 1) {
     const TensorDict::Item only = tree.get(tree.keys().front());

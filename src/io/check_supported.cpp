@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include <tenfold/error.hpp>
@@ -19,6 +20,11 @@ namespace tenfold {
 
 using namespace detail;
 namespace {
+
+/// The remedy for an opaque root, which no selection of keys can omit.
+constexpr std::string_view kRootRemedy =
+    "; to load its content without its class, use load with allow_opaque; to convert it, save its "
+    "state_dict() with the program that wrote it";
 
 Error refuse_node(const std::string& where, const std::string& path) {
   return base::unsupported(where).part(
@@ -52,12 +58,14 @@ class SupportCheck final : public TreeVisitor {
 
   void opaque(const std::string& path, const NodeInfo& info) const {
     if (meta_ == MetaTensors::allowed && info.class_name == kMetaTensor) return;
-    if (!info.problem.empty()) throw refuse_node(where_, path).problem(info.problem, remedy_);
+    const std::string_view remedy =
+        path.empty() && !remedy_.empty() ? kRootRemedy : std::string_view(remedy_);
+    if (!info.problem.empty()) throw refuse_node(where_, path).problem(info.problem, remedy);
     throw refuse_node(where_, path)
         .problem("it is not a tensor, JSON value or container of them")
         .expected("an object of a class that tenfold reads")
         .found(base::quote(info.class_name))
-        .remedy("no module was imported", remedy_);
+        .remedy("no module was imported", remedy);
   }
 
   const std::string& where_;

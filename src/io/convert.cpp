@@ -24,6 +24,7 @@
 #include "io/check_supported.hpp"
 #include "io/registry.hpp"
 #include "io/rename.hpp"
+#include "io/require_intact.hpp"
 #include "io/sparse_check.hpp"
 #include "io/tree.hpp"
 #include "os/fs/file.hpp"
@@ -135,6 +136,11 @@ ConvertReport convert(const Path& source, const Path& target, const ConvertOptio
   refuse_inside(source, target);
   // Check the target before opening the source, so that a wrong target fails at once.
   const formats::Format& format = format_for_converting(target, options);
+  if (options.verify) {
+    require_intact(*format_of_content(source, options.from).format, source, options.keys,
+                   options.exclude,
+                   {.num_threads = options.num_threads, .monitor = options.monitor});
+  }
   TensorDict tree = with_bare_key(open(source, {.format = options.from}));
   require_renamed(tree, options.renamed);
   tree = select(tree, options.keys, options.exclude);

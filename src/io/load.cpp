@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -16,11 +15,11 @@
 #include "core/tensor/strided_copy.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "core/tree/node.hpp"
-#include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
 #include "io/check_supported.hpp"
 #include "io/read_ahead.hpp"
 #include "io/registry.hpp"
+#include "io/require_intact.hpp"
 #include "io/sparse_check.hpp"
 #include "io/tree.hpp"
 #include "os/fs/unreplaced.hpp"
@@ -34,21 +33,6 @@ namespace {
 
 /// The number of leaves that one task maps. With fewer, scheduling the task would not pay off.
 constexpr std::size_t kLeavesPerTask = 128;
-
-/// Verifies a tree or, if only a part is loaded, the metadata and that part. Throws Error(corrupt)
-/// for damage.
-void require_intact(const formats::Format& format, const Path& path, const LoadOptions& options) {
-  formats::VerifyRequest request;
-  request.monitor = options.monitor;
-  std::optional<formats::VerifyFilter> filter;
-  if (options.keys.given() || !options.exclude.paths().empty()) {
-    const TensorDict whole = format.open(path, {.mode = Mode::read});
-    request.filter = &filter.emplace(whole, select(whole, options.keys, options.exclude));
-  }
-  const VerifyReport report = format.verify(path, request);
-  if (report.ok()) return;
-  throw formats::error_of(report);
-}
 
 /// Appends pointers to the tensors of a tree, depth first. The caller must be the only owner of the
 /// nodes, because it changes the tensors in place. No entry may be lazy.
@@ -171,7 +155,10 @@ TensorDict mapped(TensorDict tree, const LoadOptions& options) {
 
 TensorDict load_once(const Path& path, const LoadOptions& options) {
   const FoundFormat found = format_of_content(path, options.format);
-  if (options.verify) require_intact(*found.format, path, options);
+  if (options.verify) {
+    require_intact(*found.format, path, options.keys, options.exclude,
+                   {.monitor = options.monitor});
+  }
   TensorDict tree = select(found.open(options.mode), options.keys, options.exclude);
   if (!options.allow_opaque) {
     refuse_opaque(

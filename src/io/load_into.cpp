@@ -72,6 +72,22 @@ NamedTensors side_of(const TensorDict& tree, const RenameFunction& rename, std::
   return side;
 }
 
+/// Returns those of the target's `names` that `keys` select. Compares dotted names, because the
+/// target may be nested in another way than the source: a state_dict is flat.
+Names selected_names(const Names& names, const Keys& keys) {
+  if (!keys.given()) return names;
+  std::vector<KeyPath> dotted_keys;
+  for (const KeyPath& key : keys.paths()) dotted_keys.push_back({dotted(key)});
+  Selector selector(dotted_keys);
+  Names selected;
+  for (const std::string& name : names) {
+    KeyPath path;
+    append_split(name, path);
+    if (selector.selects_or_contains(path)) selected.push_back(name);
+  }
+  return selected;
+}
+
 std::string describe(const Leaf& leaf) {
   const std::string shape = base::list_text(leaf.shape());
   return to_string(leaf.dtype()) + (leaf.is_nested() ? " nested " : " ") + shape;
@@ -118,9 +134,7 @@ std::string matching(const Prefix& prefix, std::size_t num_names) {
 /// Returns a remedy: to remove a prefix from the unexpected names if at least half of the missing
 /// names then match, or to add a prefix if at least half of the unexpected names then match.
 /// Returns an empty string if neither holds.
-std::string rename_remedy(const LoadReport& report) {
-  const Names& missing = report.missing;
-  const Names& unexpected = report.unexpected;
+std::string rename_remedy(const Names& missing, const Names& unexpected) {
   Prefix prefix = common_prefix(unexpected, missing);
   if (prefix.num_matches != 0 && prefix.num_matches * 2 >= missing.size()) {
     const std::string quoted = base::quote(prefix.text);
@@ -396,9 +410,9 @@ std::vector<LeafCopy> copies_of(std::vector<Match> matches, const NamedTensors& 
   return copies;
 }
 
-}  // namespace
-
-void require_ok(const LoadReport& report, const std::string& source) {
+/// Does the work of require_ok(). `unmatched`: the names in the target for which no tensor was
+/// selected, also those that do not count as missing because the option `keys` does not name them.
+void check_report(const LoadReport& report, const Names& unmatched, const std::string& source) {
   if (report.ok()) return;
   const std::string counts = std::to_string(report.missing.size()) + " missing, " +
                              std::to_string(report.unexpected.size()) + " unexpected, " +
@@ -408,7 +422,13 @@ void require_ok(const LoadReport& report, const std::string& source) {
       .expected("the same names, dtypes and shapes")
       .found(counts, list_of("missing from the source", report.missing),
              list_of("not in the target", report.unexpected), mismatches_of(report),
-             rename_remedy(report));
+             rename_remedy(unmatched, report.unexpected));
+}
+
+}  // namespace
+
+void require_ok(const LoadReport& report, const std::string& source) {
+  check_report(report, report.missing, source);
 }
 
 LoadReport load_into(const TensorDict& target_tree, const TensorDict& source_tree,
@@ -431,14 +451,12 @@ LoadReport load_into(const TensorDict& target_tree, const TensorDict& source_tre
       report.loaded.push_back(name);
     }
   }
-  Selector requested(options.keys.paths());
-  for (const NamedLeaf& named : tensors_of(target)) {
-    const std::string name = dotted(named.path);
-    if (from.find(name) != NamedTensors::kNone) continue;
-    if (options.keys.given() && !requested.selects_or_contains(named.path)) continue;
-    report.missing.push_back(name);
+  Names unmatched;
+  for (const auto& [name, leaf] : into.leaves) {
+    if (from.find(name) == NamedTensors::kNone) unmatched.push_back(name);
   }
-  if (options.strict) require_ok(report, source.where());
+  report.missing = selected_names(unmatched, options.keys);
+  if (options.strict) check_report(report, unmatched, source.where());
   if (options.dry_run) return report;
   copy_leaves(copies_of(std::move(matches), into), options.num_threads, options.monitor);
   return report;

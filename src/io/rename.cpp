@@ -16,7 +16,6 @@
 #include "io/tree.hpp"
 
 namespace tenfold {
-namespace {
 
 void append_split(std::string_view name, KeyPath& path) {
   for (;;) {
@@ -26,6 +25,8 @@ void append_split(std::string_view name, KeyPath& path) {
     name.remove_prefix(dot + 1);
   }
 }
+
+namespace {
 
 bool is_flat(const TensorDict& tree) {
   bool flat = true;

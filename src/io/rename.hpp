@@ -1,8 +1,13 @@
 #pragma once
 
+#include <string_view>
+
 #include <tenfold/io.hpp>
 
 namespace tenfold {
+
+/// Appends the parts of a dotted name to `path`.
+void append_split(std::string_view name, KeyPath& path);
 
 /// Throws Error(key_not_found) for a name that no tensor or JSON value of `tree` has. The message
 /// contains a near match if there is one, or explains that the name is the start of other names.

@@ -81,4 +81,15 @@ void Selector::require_all_hit(const TensorDict& tree) const {
       .remedy(base::did_you_mean(dotted(key), names));
 }
 
+std::vector<KeyPath> selected_paths(std::vector<KeyPath> paths, const Keys& keys,
+                                    const Keys& exclude) {
+  Selector selector(keys.paths());
+  Selector excluder(exclude.paths());
+  std::erase_if(paths, [&](const KeyPath& path) {
+    return (keys.given() && !selector.selects_or_contains(path)) ||
+           excluder.selects_or_contains(path);
+  });
+  return paths;
+}
+
 }  // namespace tenfold

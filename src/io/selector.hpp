@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <tenfold/io.hpp>
 #include <tenfold/tensordict.hpp>
 
 namespace tenfold {
@@ -39,5 +40,10 @@ class Selector {
   std::map<std::string, std::vector<std::size_t>, std::less<>> by_name_;
   std::vector<std::size_t> globs_;
 };
+
+/// Returns those of `paths` that select() would keep if a tree had entries at all of them. Unlike
+/// select(), accepts keys that match nothing.
+std::vector<KeyPath> selected_paths(std::vector<KeyPath> paths, const Keys& keys,
+                                    const Keys& exclude = {});
 
 }  // namespace tenfold

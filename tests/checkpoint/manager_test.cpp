@@ -990,6 +990,18 @@ TEST(CheckpointManager, ExportIgnoresDamageOfEntriesThatAreNotSelected) {
   EXPECT_EQ(error_of([&] { manager.export_step(1, folder / "all"); }).code(), ErrorCode::corrupt);
 }
 
+TEST(CheckpointManager, ExportComparesChecksums) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder / "run");
+  manager.save(1, state_at(1));
+  damage(manager.path(1) / "model.safetensors");
+  EXPECT_EQ(error_of([&] { manager.export_step(1, folder / "model"); }).code(), ErrorCode::corrupt);
+  EXPECT_FALSE(std::filesystem::exists(folder / "model"));
+  ConvertOptions options;
+  options.exclude = {"model"};
+  manager.export_step(1, folder / "rest", options);
+}
+
 TEST(CheckpointManager, ImportMakesAStepOfAnyFile) {
   const TemporaryFolder folder;
   save(state_at(4), folder / "old.pt");

@@ -23,6 +23,7 @@
 #include "json.hpp"
 #include "progress_bar.hpp"
 #include "run.hpp"
+#include "support/files.hpp"
 #include "support/temporary_folder.hpp"
 #include "text.hpp"
 
@@ -668,6 +669,15 @@ TEST_F(Cli, Exits1ForDamage) {
   EXPECT_EQ(json.status, 1);
   EXPECT_THAT(json.out, AllOf(StartsWith("{\"ok\": false, \"problems\": [{\"path\": \""),
                               HasSubstr("\"part\": "), HasSubstr("\"what\": ")));
+}
+
+TEST_F(Cli, ConvertComparesChecksumsIfRequested) {
+  test::write_bytes(
+      file_, test::read_bytes(file_).replace(std::filesystem::file_size(file_) - 1, 1, "\x55"));
+  const std::string target = folder_ / "copy.safetensors";
+  EXPECT_EQ(tenfold_run({"convert", file_, target, "--verify"}).status, 2);
+  EXPECT_FALSE(std::filesystem::exists(target));
+  EXPECT_EQ(tenfold_run({"convert", file_, target}).status, 0);
 }
 
 TEST_F(Cli, ReportsThatNoChecksumsAreStored) {

@@ -10,6 +10,7 @@
 
 #include "io/rename.hpp"
 #include "io/sample_trees.hpp"
+#include "support/files.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/values.hpp"
 #include "support/warnings.hpp"
@@ -153,6 +154,26 @@ TEST(Convert, SelectsKeysAndExcludesOthers) {
   options.exclude = {"*.bias"};
   convert(folder / "a", folder / "b", options);
   EXPECT_THAT(load(folder / "b")["model"].keys(), ElementsAre("embed.weight", "head.weight"));
+}
+
+TEST(Convert, ComparesChecksumsOfTheConvertedEntriesIfRequested) {
+  const test::TemporaryFolder folder;
+  TensorDict tree;
+  tree.set("intact", counting({3}));
+  tree.set("damaged", counting({30000}));
+  for (const char* name : {"a.safetensors", "a.tdz", "a.npz", "a.pt"}) {
+    const Path source = save(tree, folder / name);
+    std::string bytes = file_bytes(source);
+    bytes[bytes.size() / 2] ^= 1;  // in the data of "damaged"
+    test::write_bytes(source, bytes);
+    const Path target = folder / "target";
+    EXPECT_EQ(thrown_by([&] { convert(source, target, {.verify = true}); }).code,
+              ErrorCode::corrupt);
+    EXPECT_FALSE(std::filesystem::exists(target));
+    convert(source, target, {.keys = {"intact"}, .verify = true});
+    EXPECT_EQ(bytes_of(load(target).at("intact")), bytes_of(counting({3})));
+    std::filesystem::remove_all(target);
+  }
 }
 
 TEST(Convert, RenamingReportsBothSourcesOfAClash) {

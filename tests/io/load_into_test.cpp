@@ -246,6 +246,27 @@ TEST(LoadIntoTree, SuggestsThePrefixOfAModelInsideACheckpoint) {
   EXPECT_TRUE(load_into(target, checkpoint, {.rename = remove, .keys = {"model.*"}}).ok());
 }
 
+TEST(LoadIntoTree, TensorsOfAFlatTargetThatTheKeysSelectAreMissing) {
+  TensorDict source;
+  source.set("a", sample_state_dict());
+  TensorDict target = blank_like(sample_state_dict(), "a.");
+  target.set("a.extra", counting({1}));
+  target.set("b", counting({1}));
+  for (const Keys& keys : {Keys({"a"}), Keys({"a.*"})}) {
+    EXPECT_THAT(load_into(target, source, {.strict = false, .keys = keys}).missing,
+                ElementsAre("a.extra"));
+  }
+}
+
+TEST(LoadIntoTree, SuggestsThePrefixOfTheSelectedKeys) {
+  TensorDict checkpoint;
+  checkpoint.set("model", sample_state_dict());
+  const TensorDict target = blank_like(sample_state_dict());
+  EXPECT_THAT(thrown_by([&] { load_into(target, checkpoint, {.keys = {"model"}}); }).message,
+              EndsWith("the names match without the source's prefix \"model.\"; pass a rename that "
+                       "removes it"));
+}
+
 TEST(LoadIntoTree, SuggestsAPrefixSharedByMostNames) {
   TensorDict target = blank_like(sample_state_dict());
   target.set("extra", counting({1}));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "io/sample_trees.hpp"
+#include "io/selector.hpp"
 
 namespace tenfold {
 namespace {
@@ -55,6 +56,15 @@ TEST(Select, MatchesGlobsOverDottedNames) {
 TEST(Select, OmitsExcludedEntries) {
   EXPECT_THAT(names(select(sample_checkpoint(), {}, {"optimizer", "*.bias"})),
               ElementsAre("model.embed.weight", "model.head.weight", "epoch"));
+}
+
+TEST(Select, SelectsPathsAsItSelectsEntries) {
+  const std::vector<KeyPath> paths = {{"model", "0.weight"}, {"model", "0.bias"}, {"epoch"}};
+  EXPECT_EQ(selected_paths(paths, {}), paths);
+  EXPECT_THAT(selected_paths(paths, {"model", "none"}), ElementsAre(paths[0], paths[1]));
+  EXPECT_THAT(selected_paths(paths, {"model"}, {"*.bias"}), ElementsAre(paths[0]));
+  EXPECT_THAT(selected_paths(paths, {}, {"model"}), ElementsAre(paths[2]));
+  EXPECT_TRUE(selected_paths(paths, std::vector<KeyPath>()).empty());
 }
 
 TEST(Select, AKeyBelowAnExcludedEntryExists) {

@@ -116,6 +116,25 @@ def test_keys_select_from_the_source(target):
     assert tensors["b"]["x"].sum() == 0
 
 
+def test_a_selected_tensor_that_the_source_lacks_is_missing(target):
+    tenfold.save({"a": {"x": torch.ones(2)}}, target)
+    tensors = {"a": {"x": torch.zeros(2), "y": torch.zeros(2)}}
+    for keys in ("a", ["a.*"], ["*"]):
+        with pytest.raises(ValueError, match=r'missing from the source \(1\): "a\.y"'):
+            tenfold.load_into(tensors, target, keys=keys)
+
+
+def test_the_error_names_the_prefix_of_the_selected_keys(target):
+    tenfold.save({"a": {"x": torch.ones(2)}}, target)
+    with pytest.raises(ValueError, match=r'without the source\'s prefix "a\."; pass a rename'):
+        tenfold.load_into({"x": torch.zeros(2)}, target, keys="a")
+
+
+def test_values_of_the_source_are_ignored(target):
+    tenfold.save({"x": torch.ones(2), "epoch": 3}, target)
+    assert tenfold.load_into({"x": torch.zeros(2)}, target).ok
+
+
 def test_dtype_mismatch_needs_cast(target):
     tenfold.save({"x": torch.ones(2, dtype=torch.float64)}, target)
     x = torch.zeros(2)

@@ -77,6 +77,19 @@ def test_convert_round_trip_keeps_every_byte(tmp_path):
     assert (tmp_path / "b.safetensors").read_bytes() == first.read_bytes()
 
 
+def test_convert_compares_checksums_if_requested(tmp_path):
+    source = tenfold.save({"a": torch.ones(2), "z": torch.ones(2)}, tmp_path / "s.safetensors")
+    damaged = bytearray(source.read_bytes())
+    damaged[-1] ^= 1
+    source.write_bytes(damaged)
+    target = tmp_path / "t.safetensors"
+    with pytest.raises(tenfold.CorruptFileError, match=r"s\.safetensors"):
+        tenfold.convert(source, target, verify=True)
+    assert not target.exists()
+    tenfold.convert(source, target, keys="a", verify=True)
+    assert tenfold.load(target)["a"].tolist() == [1, 1]
+
+
 def test_convert_applies_keys_and_exclude(saved):
     tenfold.convert(saved, other(saved), keys=["model.*", "ids"], exclude=["model.b"])
     assert_same(

@@ -377,6 +377,7 @@ def convert(
     rename: Rename = None,
     dtype: Any = None,
     shard_size: int | None = None,
+    verify: bool = False,
     durable: bool = True,
     progress: Progress = None,
 ) -> Path:
@@ -397,6 +398,9 @@ def convert(
             tensors, except those of float4, are cast to it.
         shard_size: For a ``.safetensors.index.json``: the greatest number of tensor bytes in a
             shard with more than one tensor. None: 5 GB.
+        verify: Compare the checksums of the converted entries first. The checksums of `dst` are
+            computed from the bytes that are read. So without `verify`, the function `verify` does
+            not find damage of `src` in `dst`.
         durable: fsync before returning.
         progress: As for `save`.
 
@@ -411,7 +415,8 @@ def convert(
             files that its metadata does not name, `shard_size` is given although the format of
             `dst` has no shards, `dtype` is not a supported floating-point dtype, a pattern or
             replacement in `rename` is invalid, or two entries get the same name.
-        FileNotFoundError, CorruptFileError, OSError: As for `load` and `save`.
+        FileNotFoundError, CorruptFileError, OSError: As for `load` and `save`. If `verify` finds
+            damage, CorruptFileError is raised, and nothing has been written.
 
     Example:
         >>> tenfold.convert("model.safetensors", "model", rename=[("^bert[.]", "")])
@@ -437,6 +442,7 @@ def convert(
             None if dtype is None else text("convert: dtype", dtype_name(dtype)),
             shard_bytes,
             boolean("convert: durable", durable),
+            boolean("convert: verify", verify),
             callback,
         )
     return Path(os.fsdecode(dst))

@@ -37,11 +37,11 @@ def load_into(
 ) -> LoadReport:
     """Copies tensors from a file, or from other tensors, into those of `target`.
 
-    Tensors are matched by dotted name. Tensors of `target` are filled in place, so optimizers,
-    views and tied parameters that refer to them have the new values. Tensors on the CPU are filled
-    from an uncompressed file without a second copy in memory. Tensors on other devices, and lazy
-    conjugates and negatives, are filled through buffers in main memory, which take at most 64 MiB
-    or the size of one larger tensor.
+    Tensors are matched by dotted name; values of `source` that are not tensors are ignored. Tensors
+    of `target` are filled in place, so optimizers, views and tied parameters that refer to them
+    have the new values. Tensors on the CPU are filled from an uncompressed file without a second
+    copy in memory. Tensors on other devices, and lazy conjugates and negatives, are filled through
+    buffers in main memory, which take at most 64 MiB or the size of one larger tensor.
 
     Args:
         target: A module, an optimizer, a TensorDict, a dict of allocated tensors, or an object
@@ -52,8 +52,8 @@ def load_into(
             differ and `cast` is false.
         rename: Maps names of `source` to those of `target`, as for `convert`; for an optimizer,
             the names of its parameters. Names in a dict must exist.
-        keys: Only these entries of `source`, as for `load`; an empty list: nothing. Not for
-            optimizers.
+        keys: Only these entries of `source`, as for `load`; an empty list: nothing. A tensor of
+            `target` then counts as missing only if `keys` selects its name. Not for optimizers.
         cast: Convert dtypes.
 
     Tensors of `source` in memory that share storage with tensors of `target` are copied first.

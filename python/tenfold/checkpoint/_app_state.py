@@ -8,7 +8,7 @@ import sys
 from collections import OrderedDict
 
 from tenfold import _core
-from tenfold._errors import CorruptFileError, KeyNotFoundError, UnsupportedError
+from tenfold._errors import CorruptFileError, KeyNotFoundError, UnsupportedError, with_remedy
 from tenfold._interop import arrays
 from tenfold._io.optimizer import changes_state_itself, lacking_options
 from tenfold._io.snapshot import RNGState
@@ -18,7 +18,7 @@ from tenfold.checkpoint._rng import load_derived
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import Any
 
     Renamer = Callable[[str], str] | None
@@ -128,8 +128,10 @@ class Restoring:
         where: The step's folder, for messages.
         strict: Raise if entries or tensors are missing or unexpected, or if a saved tensor has
             another dtype or shape than the tensor of the module.
-        is_part: Only a part of the step was requested, so missing or unexpected entries and missing
-            tensors of modules are no errors.
+        keys: The requested part of the step, as paths; None: everything. Entries and tensors of
+            `app_state` that `keys` and `exclude` do not select are not missing.
+        exclude: Entries and tensors to omit, as paths, or None. If it or `keys` is given,
+            entries of the step that are not in `app_state` are not unexpected.
         rename: A function that maps the saved name of a tensor to its name in the module.
         rank: Rank of this process.
         lacking: Names of the per-rank entries if the ranks that saved the step were too few to
@@ -159,7 +161,8 @@ class Restoring:
         where: str,
         *,
         strict: bool,
-        is_part: bool,
+        keys: list[tuple[str, ...]] | None,
+        exclude: list[tuple[str, ...]] | None,
         rename: Renamer,
         rank: int = 0,
         lacking: Collection[str] = (),
@@ -178,14 +181,17 @@ class Restoring:
         self._changed: list[str] = []
         self._app_state = app_state
         self._strict = strict
-        self._is_part = is_part
+        self._keys = keys
+        self._exclude = exclude
+        self._is_part = keys is not None or exclude is not None
         self._rename = rename
         saved: list[str] = node.keys()
-        missing = [name for name in app_state if name not in saved]
-        unexpected = [name for name in saved if name not in app_state]
-        if strict and not is_part and (missing or unexpected):
+        missing = [name for name in app_state if name not in saved and self._selected([(name,)])]
+        unexpected = [] if self._is_part else [name for name in saved if name not in app_state]
+        if strict and (missing or unexpected):
+            expected = sorted(missing + [name for name in app_state if name in saved])
             raise KeyNotFoundError(
-                f"{where}: the entries differ: expected {sorted(app_state)}, found "
+                f"{where}: the entries differ: expected {expected}, found "
                 f"{sorted(saved)}; strict=False restores the common ones"
             )
         names = [name for name in app_state if name in saved]
@@ -203,7 +209,7 @@ class Restoring:
         self._names = sorted(names, key=lambda name: isinstance(app_state[name], RNGState))
         self._loaded: list[str] = []
         self._missing = missing
-        self._unexpected = [] if is_part else unexpected
+        self._unexpected = unexpected
         self._mismatched: list[Mismatch] = []
         self._module_states: dict[str, Any] = {}
         self._dropped: dict[str, list[str]] = {}
@@ -257,6 +263,21 @@ class Restoring:
         """Names of the entries that were loaded, in the order in which they were loaded."""
         return self._changed
 
+    def _selected(self, paths: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+        """Returns those of `paths`, of entries or tensors, that `keys` and `exclude` select."""
+        return list(_core.selected_paths(paths, self._keys, self._exclude))
+
+    def _selected_tensors(self, name: str, keys: Iterable[str]) -> list[str]:
+        """Returns those of the `keys` of a module that `keys` and `exclude` select."""
+        return [path[1] for path in self._selected([(name, key) for key in keys])]
+
+    def _is_whole(self, name: str, module: Any) -> bool:
+        """True if `keys` and `exclude` select every tensor of a module."""
+        if not self._is_part:
+            return True
+        own = module.state_dict()
+        return len(self._selected_tensors(name, own)) == len(own)
+
     def _compare(self, name: str, where: str) -> None:
         target = self._app_state[name]
         if arrays.is_module(target):
@@ -307,7 +328,7 @@ class Restoring:
         if _has_load_hooks(module):
             return  # Hooks and overridden methods may rename keys, so names cannot be compared.
         own = module.state_dict()
-        missing = [] if self._is_part else [key for key in own if key not in state]
+        missing = self._selected_tensors(name, [key for key in own if key not in state])
         unexpected = [key for key in state if key not in own]
         mismatched = [
             Mismatch(key, _text(own[key]), _text(state[key]))
@@ -317,7 +338,19 @@ class Restoring:
         if self._strict:
             # False: the message does not suggest `cast`, an option that restore() does not have.
             listed = [(found.name, found.expected, found.found, False) for found in mismatched]
-            _core.require_ok(f'{where}: entry "{name}"', missing, unexpected, listed)
+            try:
+                _core.require_ok(f'{where}: entry "{name}"', missing, unexpected, listed)
+            except ValueError as error:
+                if not any(
+                    _shape_of(own[found.name]) == _shape_of(state[found.name])
+                    for found in mismatched
+                ):
+                    raise
+                remedy = (
+                    f'tenfold.load_into(module, tenfold.open("{where}")["{name}"], cast=True) '
+                    "converts dtypes"
+                )
+                raise with_remedy(error, remedy) from None
         self._dropped[name] = [found.name for found in mismatched]
         for key in self._dropped[name]:
             del state[key]  # torch would raise an error for the shape, or cast the dtype
@@ -350,14 +383,14 @@ class Restoring:
                 for key in self._dropped.get(name, ()):
                     del state[key]
             state = self._placed(name, state)
-            result = target.load_state_dict(state, strict=self._strict and not self._is_part)
+            strict = self._strict and self._is_whole(name, target)
+            result = target.load_state_dict(state, strict=strict)
             unexpected = dict.fromkeys(getattr(result, "unexpected_keys", ()))
             self._loaded += [f"{name}.{key}" for key in state if key not in unexpected]
             if name not in self._dropped:  # `_compare_module` could not compare the names
                 self._unexpected += [f"{name}.{key}" for key in unexpected]
-                if not self._is_part:
-                    missing = getattr(result, "missing_keys", ())
-                    self._missing += [f"{name}.{key}" for key in missing]
+                missing = self._selected_tensors(name, getattr(result, "missing_keys", ()))
+                self._missing += [f"{name}.{key}" for key in missing]
             return
         if name in self._place:
             state = self._placed(name, entry_of(self._node, name, in_memory=False))
@@ -411,6 +444,10 @@ def _text(value: Any) -> str:
     if not arrays.is_array(value):
         return type(value).__name__
     return f"{arrays.dtype_name(value.dtype)} {list(value.shape)}"
+
+
+def _shape_of(value: Any) -> tuple[int, ...] | None:
+    return tuple(value.shape) if arrays.is_array(value) else None
 
 
 def _fits(own: Any, saved: Any) -> bool:

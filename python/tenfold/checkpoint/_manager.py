@@ -463,7 +463,8 @@ class CheckpointManager:
             exclude: Restore all entries and tensors but these.
             rename: Maps saved names of a module's tensors to its own names, as for `convert`.
             strict: Raise for missing or unexpected entries and tensors, and for other dtypes or
-                shapes. With `keys` or `exclude`, other entries and missing tensors are no errors.
+                shapes. With `keys` or `exclude`, an entry or tensor counts as missing only if they
+                select its name, and other entries of the step are no errors.
             verify: As for the manager. None: the option of the manager.
             discard_later: Remove all steps with higher numbers, except those that a process holds.
                 Not with `path`.
@@ -782,7 +783,8 @@ class CheckpointManager:
         """Converts a step, or a part of it, to any format that `convert` writes.
 
         If several ranks saved the step, the per-rank entries of ranks other than 0 are not
-        converted; a warning names these entries.
+        converted; a warning names these entries. All checksums of the converted entries are
+        compared first.
 
         Args:
             step: Number of the step.
@@ -798,7 +800,7 @@ class CheckpointManager:
 
         Raises:
             KeyError: If there is no such step, or one of `keys` matches nothing.
-            FileNotFoundError, CorruptFileError: As for `metadata`.
+            FileNotFoundError, CorruptFileError: As for `metadata`; if a converted entry is damaged.
             UnsupportedError: As for `metadata`; if the format cannot store an entry.
             TypeError: If `step` is not an int.
             ValueError: If `step` is negative, if `path` is in the folder of the step, or as for

@@ -151,7 +151,8 @@ class RestorePlan:
         if app_state is not None and found.world_size == 1 and not ranks.is_alone:
             names = (name for name, _ in found.entries() if name in app_state)
             own |= {name for name in names if is_per_rank(name, app_state[name], patterns)}
-        node = found.select(key_paths(self.keys), key_paths(self.exclude, "exclude") or [])
+        keys, exclude = key_paths(self.keys), key_paths(self.exclude, "exclude")
+        node = found.select(keys, exclude)
         own &= set(node.keys())
         if app_state is not None:
             own &= app_state.keys()
@@ -166,7 +167,8 @@ class RestorePlan:
             app_state,
             found.path,
             strict=self.strict,
-            is_part=self.keys is not None or self.exclude is not None,
+            keys=keys,
+            exclude=exclude,
             rename=self.rename,
             rank=ranks.rank,
             lacking=lacking,

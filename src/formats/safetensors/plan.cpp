@@ -33,7 +33,7 @@ void check_leaf(const std::string& path, const Leaf& leaf) {
         .problem("the dtype cannot be stored")
         .expected("one that safetensors has")
         .found(to_string(leaf.dtype()))
-        .remedy("save as a folder, which supports it");
+        .remedy("save in the format \"memmap\", which supports it");
   }
   if (leaf.dtype() != DType::float4_e2m1fn_x2) return;
   if (leaf.shape().empty()) {

@@ -35,7 +35,7 @@ void require_dense(const Leaf& leaf, const Refuse& refuse) {
       .problem("a nested tensor cannot be stored")
       .expected("a dense tensor")
       .found("a nested tensor of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
-      .remedy("save as a folder, which supports it");
+      .remedy("save in the format \"memmap\", which supports it");
 }
 
 /// Throws unless the shape of a tensor starts with the batch size of its node.

@@ -445,18 +445,18 @@ TEST(Safetensors, UnsupportedEntriesAreRefusedByKeyBeforeAnythingIsWritten) {
   tree.set("m", inner);
   EXPECT_EQ(message(tree),
             "key \"m.z\": the dtype cannot be stored: expected one that safetensors "
-            "has, found complex128; save as a folder, which supports it");
+            "has, found complex128; save in the format \"memmap\", which supports it");
   TensorDict half(kind(NodeKind::dict));
   half.set("z", numbered(DType::complex32, {2}));
   EXPECT_EQ(message(half),
             "key \"z\": the dtype cannot be stored: expected one that safetensors "
-            "has, found complex32; save as a folder, which supports it");
+            "has, found complex32; save in the format \"memmap\", which supports it");
   TensorDict nested;
   nested.set("n", TensorDict::Item(Leaf::nested(tensor_of<float>({1, 2, 3}, {3}),
                                                 tensor_of<std::int64_t>({1, 2}, {2, 1}))));
   EXPECT_EQ(message(nested),
             "key \"n\": a nested tensor cannot be stored: expected a dense tensor, found "
-            "a nested tensor of 2 components; save as a folder, which supports it");
+            "a nested tensor of 2 components; save in the format \"memmap\", which supports it");
   TensorDict text(kind(NodeKind::dict));
   text.set("\xff", tensor_of<float>({1}, {1}));
   EXPECT_EQ(message(text),

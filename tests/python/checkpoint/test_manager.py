@@ -319,7 +319,9 @@ def test_unexpected_tensors_of_modules_are_not_loaded(tmp_path):
     assert report.missing == ("model.b",)
     assert set(report.unexpected) == {"model.a", "model.u"}
     report = manager.restore({"model": Renaming("b")}, keys="model", strict=False).report
-    assert report.missing == ()
+    assert report.missing == ("model.b",)
+    with pytest.raises(RuntimeError, match=r"Missing key\(s\) in state_dict: \"b\""):
+        manager.restore({"model": Renaming("b")}, keys="model")
 
 
 def test_an_object_that_rejects_its_state_raises_an_error_naming_the_changed_objects(tmp_path):
@@ -362,6 +364,38 @@ def test_keys_exclude_and_rename_select_what_is_restored(tmp_path):
         manager.restore(fresh, keys="modle")
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"keys": "model"}, {"keys": ["*"]}, {"keys": ["model.*"]}, {"exclude": ["epoch"]}],
+    ids=str,
+)
+def test_a_selected_tensor_that_the_step_lacks_is_missing(tmp_path, options):
+    manager = tenfold.CheckpointManager(tmp_path)
+    saved = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    manager.save(1, {"model": saved, "epoch": 1})
+    larger = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+    before = weights({"model": larger})
+    with pytest.raises(ValueError, match=r'missing from the source \(2\): "1.weight", "1.bias"'):
+        manager.restore({"model": larger}, **options)
+    assert_same(weights({"model": larger}), before)
+    report = manager.restore({"model": larger}, strict=False, **options).report
+    assert report.missing == ("model.1.weight", "model.1.bias")
+
+
+def test_what_is_not_selected_is_not_missing(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    saved = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    manager.save(1, {"model": saved, "epoch": 1})
+    larger = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+    state = {"model": larger, "epoch": 0, "ema": 0.5}
+    assert manager.restore(state, keys=["model.0.*", "epoch"]).report.ok
+    assert torch.equal(larger[0].weight, saved[0].weight)
+    report = manager.restore(state, exclude=["*.bias", "epoch"], strict=False).report
+    assert report.missing == ("ema", "model.1.weight")
+    with pytest.raises(KeyError, match=r"expected \['ema', 'model'\], found \['model'\]"):
+        manager.restore(state, exclude="epoch")
+
+
 def test_restore_without_objects_returns_the_state(tmp_path):
     state = training()
     manager = tenfold.CheckpointManager(tmp_path)
@@ -370,6 +404,19 @@ def test_restore_without_objects_returns_the_state(tmp_path):
     assert list(found) == list(state)
     assert torch.equal(found["model"]["0.weight"], state["model"][0].weight)
     assert list(manager.restore(keys=["epoch"]).state) == ["epoch"]
+
+
+def test_errors_of_names_and_dtypes_have_remedies(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, {"model": torch.nn.Linear(2, 2)})
+    wrapped = torch.nn.Module()
+    wrapped.module = torch.nn.Linear(2, 2)
+    for options in ({}, {"keys": "model"}):
+        with pytest.raises(ValueError, match=r'with the prefix "module\."; pass a rename'):
+            manager.restore({"model": wrapped}, **options)
+    half = torch.nn.Linear(2, 2, dtype=torch.bfloat16)
+    with pytest.raises(ValueError, match=r"; tenfold\.load_into\(.*, cast=True\) converts dtypes"):
+        manager.restore({"model": half})
 
 
 def test_verify_reports_a_damaged_or_missing_document(tmp_path):
@@ -657,6 +704,19 @@ def test_exported_weights_are_cast_and_an_imported_step_is_restored(tmp_path):
     assert manager.restore(fresh).step == 7
     assert fresh["epoch"] == 7
     assert_same(weights(fresh), weights(state))
+
+
+def test_export_compares_checksums(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path / "run")
+    manager.save(1, {"model": torch.nn.Linear(3, 3), "epoch": 1})
+    file = manager.path(1) / "model.safetensors"
+    damaged = bytearray(file.read_bytes())
+    damaged[-1] ^= 1
+    file.write_bytes(damaged)
+    with pytest.raises(tenfold.CorruptFileError, match=r"model\.safetensors"):
+        manager.export(1, tmp_path / "m.safetensors", keys="model")
+    assert not (tmp_path / "m.safetensors").exists()
+    manager.export(1, tmp_path / "epoch", keys="epoch")
 
 
 def test_other_runs_are_restored_by_path(tmp_path):

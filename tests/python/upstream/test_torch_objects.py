@@ -18,6 +18,18 @@ class Config:
         self.weight = torch.arange(3.0)
 
 
+def test_the_error_of_an_object_at_the_root_has_a_remedy_that_applies(tmp_path):
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "m.pt")
+    for call in (
+        lambda: tenfold.load(tmp_path / "m.pt"),
+        lambda: tenfold.convert(tmp_path / "m.pt", tmp_path / "m.safetensors"),
+    ):
+        with pytest.raises(tenfold.UnsupportedError, match=r"root: .*save its state_dict\(\)") as e:
+            call()
+        assert "exclude" not in str(e.value)
+    assert isinstance(tenfold.load(tmp_path / "m.pt", allow_opaque=True), tenfold.Opaque)
+
+
 def test_objects_of_unknown_classes_are_opaque_and_not_constructed(tmp_path, monkeypatch):
     torch.save({"config": Config(0.5), "w": torch.ones(2), "cls": Config}, tmp_path / "m.pt")
     monkeypatch.setattr(Config, "__init__", lambda *_: pytest.fail("called"))
