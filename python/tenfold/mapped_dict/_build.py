@@ -166,12 +166,12 @@ def key_type_of(key: Any, number: int) -> type:
         TypeError: For a key that is not hashable.
         ValueError: For a key of another type.
     """
-    hash(key)
     for kind in (str, bytes):
         if isinstance(key, kind):
             return kind
     if _is_int(key):
         return int
+    hash(key)
     raise ValueError(
         f"item {number}: key: expected str, bytes or int, found {type(key).__name__} {key!r}"
     )
@@ -180,6 +180,8 @@ def key_type_of(key: Any, number: int) -> type:
 def _is_int(key: Any) -> bool:
     if isinstance(key, bool):
         return False
+    if is_array(key):  # also 0-d tensors, which rows of data sets contain
+        return key.ndim == 0 and "int" in str(key.dtype)
     # As in lookups, accept all NumPy classes with __index__ except bool: the name of an integer
     # class may lack "int" (longlong).
     kind = type(key)
