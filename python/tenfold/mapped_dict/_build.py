@@ -9,7 +9,7 @@ from itertools import islice
 from tenfold import _core
 from tenfold._errors import KeyNotFoundError
 from tenfold._interop.arrays import bytes_of, is_array
-from tenfold._options import path_text
+from tenfold._options import column_name, path_text
 from tenfold._progress import Shown
 from tenfold.dataset._dataset import Dataset
 
@@ -50,7 +50,18 @@ def _build(items: Any, path: str, duplicates: str, key: str, progress: Callback 
         raise ValueError(f'duplicates: expected "error" or "last", found {duplicates!r}')
     if isinstance(items, tuple) and len(items) == 2 and isinstance(items[0], Dataset):
         items, key = items
+    elif (
+        isinstance(items, tuple)
+        and len(items) == 2
+        and isinstance(items[1], str)
+        and not isinstance(items[0], (tuple, list, str))
+    ):
+        raise TypeError(
+            "items: expected a Dataset before the name of the column of keys, found "
+            f"{type(items[0]).__name__}; ingest() makes a data set of a table"
+        )
     if isinstance(items, Dataset):
+        key = column_name("key", key)
         if not items._maps:
             _core.build_mapped_dict(items._native, path, key, duplicates, progress)
             return

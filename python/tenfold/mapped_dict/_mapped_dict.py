@@ -232,8 +232,8 @@ class MappedDict(_Native):
         return {"str": str, "bytes": bytes, "int": int}[self._key_type()]
 
     def __repr__(self) -> str:
-        columns = ", ".join(self.schema._lines(""))
-        return f"MappedDict({self._path!r}, {len(self):,} {self._key_type()} keys, {columns})"
+        counted = f"{len(self):,} {self._key_type()} keys"
+        return f"MappedDict({', '.join([repr(self._path), counted, *self.schema._lines('')])})"
 
     def _repr_html_(self) -> str:
         keys = "key" if len(self) == 1 else "keys"

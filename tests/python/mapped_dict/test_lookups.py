@@ -327,7 +327,12 @@ def test_pickles_by_path_to_other_processes(words, method):
 
 
 def test_repr_shows_the_number_and_type_of_keys(words):
-    assert "1,000 str keys" in repr(words)
+    assert repr(words).endswith("1,000 str keys, value: float32[4])")
+
+
+def test_repr_of_an_empty_dictionary_shows_no_columns(tmp_path):
+    path = str(tmp_path / "d")
+    assert repr(tenfold.MappedDict.build({}, path)) == f"MappedDict({path!r}, 0 str keys)"
 
 
 def test_read_only_folder_can_be_opened(words, tmp_path):
