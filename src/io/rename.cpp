@@ -114,7 +114,8 @@ struct Renamer {
   }
 
   /// Gives the columns and their leaves the new names.
-  void rename_columns(std::vector<Column> columns) {
+  void rename_columns(const std::vector<Column>& old_columns) {
+    std::vector<Column> columns = old_columns;
     for (Column& column : columns) {
       const std::string name = dotted(column.leaf);
       for (KeyPath* leaf :
@@ -125,6 +126,7 @@ struct Renamer {
       if (name != column.name() || new_name == name) continue;
       column.path = renamed_path(column.path, new_name, column.path.size() == 1);
     }
+    if (columns == old_columns) return;
     try {
       root.info().schema = Schema(std::move(columns)).to_value();
     } catch (const Error&) {  // the new names are not names of columns
@@ -273,7 +275,7 @@ TensorDict rename_leaves(const TensorDict& tree, const RenameFunction& rename) {
   renamer.collect_infos(tree, path);
   renamer.walk(tree, path);
   renamer.fix_kinds(renamer.root, path);
-  if (!columns.empty()) renamer.rename_columns(columns);
+  renamer.rename_columns(columns);
   renamer.root.info().is_bare = is_bare(renamer.root);
   return renamer.root;
 }

@@ -67,6 +67,7 @@ TEST(Convert, RemovesASchemaThatTheConvertedTensorsContradict) {
                                               "s": {"dtype": "string"}}})",
                                           "")
                             .to_value();
+  std::get<Value::Object>(table.info().schema->data()).members.emplace_back("other", Value(1));
   const test::TemporaryFolder folder;
   const Path source = save(table, folder / "table");
   ASSERT_TRUE(verify(source).ok());
@@ -88,6 +89,8 @@ TEST(Convert, RemovesASchemaThatTheConvertedTensorsContradict) {
                           .rename = [](const std::string& key) { return key == "s" ? "t" : key; }}),
             only(R"({"t": {"dtype": "string"}})"));
   EXPECT_EQ(schema_after({.keys = {"x", "s*"}, .dtype = DType::float32}), table.info().schema);
+  EXPECT_EQ(schema_after({.rename = [](const std::string& key) { return key; }}),
+            table.info().schema);
   EXPECT_EQ(load(source, {.keys = {"x"}}).info().schema, only_x);
 }
 
