@@ -304,10 +304,11 @@ class StateMapper:
 
     def _checked_rows(self, states: list[Any]) -> Any:
         """The result of `generate`, after a check of the number of rows."""
+        count = len(states)  # the methods of a state may change the list
         made = self.generate(states)
-        if len(made) != len(states):
+        if len(made) != count:
             raise ValueError(
-                f"{type(self).__name__}.generate: expected a row for each of {len(states)} states, "
+                f"{type(self).__name__}.generate: expected a row for each of {count} states, "
                 f"found {len(made)} rows"
             )
         return made
