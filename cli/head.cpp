@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <tenfold/error.hpp>
+#include <tenfold/mapped_dict.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "columns.hpp"
 #include "commands.hpp"
@@ -245,9 +247,21 @@ int head_of_dataset(const Dataset& data, const HeadArguments& options, Output& o
   return 0;
 }
 
+/// The data set of a tree; nullopt if the tree has no schema. If the tree is a dictionary, omits
+/// the rows that were superseded by new values of their keys.
+std::optional<Dataset> current_rows(const TensorDict& tree, const std::string& path) {
+  const auto* schema = tree.info().schema ? tree.info().schema->get_if<Value::Object>() : nullptr;
+  if (schema != nullptr && schema->find("mapped_dict") != nullptr) {
+    const MappedDict dict(path);
+    if (!dict.is_dense()) return dict.dataset().take(Tensor::from(dict.ordered_rows()));
+  }
+  return dataset_of(tree);
+}
+
 int head(const HeadArguments& options, Output& out) {
   const TensorDict tree = named_by_file(open(options.path));
-  if (const auto data = dataset_of(tree)) return head_of_dataset(*data, options, out);
+  if (const auto data = current_rows(tree, options.path))
+    return head_of_dataset(*data, options, out);
   const Entry entry = only_entry(tree, options);
   if (const auto* leaf = std::get_if<Leaf>(&entry.item)) {
     const Rows rows = rows_of(*leaf, options.num_rows);
@@ -274,7 +288,8 @@ void add_head(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<HeadArguments>();
   CLI::App* command = app.add_subcommand("head", "Print the first rows of a tensor or a data set");
   command->add_option("path", options->path, "File or folder")->required();
-  command->add_option("key", options->key, "A dotted name; in a data set, columns (default: all)");
+  command->add_option("key", options->key,
+                      "A dotted name; in a data set, that of a column or record (default: all)");
   command->add_option("--rows", options->num_rows, "Rows to print (default: 5)")
       ->transform(whole_number(0, INT64_MAX));
   command->add_flag("--json", options->json, "One JSON document");

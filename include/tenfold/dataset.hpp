@@ -194,10 +194,11 @@ struct CreateOptions {
 
 /// Creates a data set of these columns on disk, durably, and opens it with Mode::write_through.
 /// Leaf names are chosen from the column names. Throws Error(io) if `path` exists (EEXIST) or has
-/// no space for `num_rows` (ENOSPC). Throws Error(invalid_argument) for a schema without columns, a
-/// nullable column "x" if there is also a column "x.valid" that is not one bool per row, negative
-/// options, or both `num_rows` and `capacity`. Throws Error(unsupported) for a circular buffer with
-/// ragged, string or bytes columns.
+/// no space for `num_rows` (ENOSPC). Throws Error(invalid_argument) for a schema without columns,
+/// two columns or records of the same dotted name ({"a.b"} and {"a", "b"}), a nullable column "x"
+/// if there is also a column "x.valid" that is not one bool per row, negative options, or both
+/// `num_rows` and `capacity`. Throws Error(unsupported) for a circular buffer with ragged, string
+/// or bytes columns.
 TENFOLD_API Dataset create(const Path& path, const Schema& schema,
                            const CreateOptions& options = {});
 

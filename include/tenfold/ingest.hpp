@@ -111,7 +111,8 @@ struct IngestOptions {
 /// column if the fault is in one value. Throws Error(key_not_found) if `columns` names a column
 /// that `schema` lacks or, without a schema, that no row has. Throws Error(invalid_argument) for a
 /// selected column of `schema` that no row has, but accepts sources without rows. Throws
-/// Error(invalid_argument) for a nullable column "x" if there is also a column "x.valid" that is
+/// Error(invalid_argument) for two columns of the same dotted name ({"a.b"} and {"a", "b"}), and
+/// for a nullable column "x" if there is also a column "x.valid" that is
 /// not one bool per row, because readers get the validity of "x" under the name "x.valid".
 TENFOLD_API IngestReport ingest(const std::vector<Path>& sources, const Path& path,
                                 const IngestOptions& options = {});

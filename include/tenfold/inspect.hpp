@@ -14,9 +14,10 @@ namespace tenfold {
 /// node (which selects everything below the node), or one string: a dotted name, or a glob over
 /// dotted names. A list, tuple or lazy stack that loses an item before its end becomes a dict with
 /// int keys, so that the other items keep their names. A part of an opaque node or of a sparse
-/// tensor becomes a dict. The schema of a data set is removed if the selected tensors contradict
-/// it. If `keys` is not given, everything is selected. Throws Error(key_not_found), with similar
-/// names, for a key that names nothing in the tree. Also throws it for a bare root
+/// tensor becomes a dict. A key that names a column of a data set, or a record, selects all leaves
+/// of the column, such as its end offsets. The schema is removed if a column loses a part of its
+/// leaves. If `keys` is not given, everything is selected. Throws Error(key_not_found), with
+/// similar names, for a key that names nothing in the tree. Also throws it for a bare root
 /// (NodeInfo::is_bare) if `keys` is given, even an empty list, or if `exclude` has a path.
 ///
 ///     tenfold::TensorDict weights = tenfold::select(td, {"model.*"}, {"*.bias"});

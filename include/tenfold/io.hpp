@@ -232,8 +232,9 @@ struct ConvertReport {
 /// Streams `source` into `target`, usually in another format, in bounded memory, and replaces
 /// `target` as save() does. A .npy target needs exactly one tensor; `keys` can select it. A bare
 /// root (NodeInfo::is_bare) whose key "value" is renamed becomes a dict. Before anything is
-/// written, throws an Error naming the key of an entry that the target cannot hold. If a column of
-/// a data set is omitted, renamed or cast, the schema of the data set is omitted, too. Throws
+/// written, throws an Error naming the key of an entry that the target cannot hold. A column
+/// of a data set is omitted or renamed with all its leaves. If a column is cast, or loses a part of
+/// its leaves, the target has no schema. Throws
 /// Error(invalid_argument) for a target inside the source's folder, and for a shard size with a
 /// format without shards. Throws Error(corrupt) for sparse tensors with invalid indices, as load()
 /// does. The checksums of `target` are computed from the bytes that are read. So without

@@ -12,6 +12,7 @@
 #include "base/fail.hpp"
 #include "base/prefetch.hpp"
 #include "core/tensor/cast.hpp"
+#include "core/tensor/integer_type.hpp"
 #include "mapped_dict.hpp"
 #include "os/thread/helper_thread.hpp"
 #include "python_objects.hpp"
@@ -104,6 +105,10 @@ KeyIn key_from(PyObject* key, DictKeyType type) {
       break;
     case DictKeyType::int64:
       if ((PyLong_Check(key) && !PyBool_Check(key)) || is_numpy_integer(key)) return int_key(key);
+      if (const auto array = array_from(key);
+          array && array->ndim() == 0 && holds_keys(array->dtype())) {
+        return {true, {}, integer_at(array->dtype(), array->raw_data())};
+      }
       break;
   }
   return other_key(key);

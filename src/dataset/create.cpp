@@ -69,7 +69,7 @@ Schema stored_schema(const Path& path, const Schema& schema) {
     throw base::invalid_argument(path).part("schema").expected("at least one column").found("none");
   }
   std::vector<Column> columns = schema.columns();
-  refuse_validity_names(columns, path);
+  refuse_ambiguous_names(columns, path);
   name_leaves(columns);
   return Schema(std::move(columns));
 }

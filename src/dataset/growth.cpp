@@ -276,7 +276,7 @@ std::vector<folder::GrowingLeaf> FolderGrowth::leaves_of(const DatasetState& sta
 /// Prepares the first append: acquires the lock against other writers and opens the files.
 void FolderGrowth::start() {
   if (folder_.writer() != nullptr) return;
-  refuse_validity_names(schema_.columns(), folder_.path());
+  refuse_ambiguous_names(schema_.columns(), folder_.path());
   folder_.start([this](bool is_exact) {
     forget();
     return leaves_of(*current(), is_exact);

@@ -1,5 +1,6 @@
 #include "dataset/leaf_names.hpp"
 
+#include <map>
 #include <set>
 #include <string>
 
@@ -57,7 +58,19 @@ std::set<std::string> names_of(const std::vector<Column>& columns) {
   return names;
 }
 
-void refuse_validity_names(const std::vector<Column>& columns, const Path& where) {
+void refuse_ambiguous_names(const std::vector<Column>& columns, const Path& where) {
+  std::map<std::string, KeyPath> paths;  // by dotted name
+  for (const Column& column : columns) {
+    for (KeyPath path = column.path; !path.empty(); path.pop_back()) {
+      const auto [named, is_new] = paths.emplace(dotted(path), path);
+      if (is_new || named->second == path) continue;
+      throw base::invalid_argument(where)
+          .part("column ", base::quote(named->first))
+          .expected("one column or record of this dotted name")
+          .found("two: the keys are joined by dots")
+          .remedy("rename one of them");
+    }
+  }
   std::set<std::string> names = names_of(columns);
   for (const Column& column : columns) {
     const bool has_bools = column.dtype == DType::bool_ && column.shape.empty() && !column.ragged;

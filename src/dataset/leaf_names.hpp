@@ -28,10 +28,14 @@ void name_leaves(Column& column);
 /// Returns the dotted names of all columns and of the records that contain them.
 std::set<std::string> names_of(const std::vector<Column>& columns);
 
-/// Throws Error(invalid_argument) if, beside a nullable column "x", there is a column or record
+/// Throws Error(invalid_argument) if two columns or records have the same dotted name, such as
+/// {"a.b"} and {"a", "b"}: functions that take dotted names would find only one of them. Data sets
+/// with such columns can be opened.
+///
+/// Also throws it if, beside a nullable column "x", there is a column or record
 /// "x.valid": readers could not tell which rows of "x" have no value. A column "x.valid" that has
 /// one bool in each row and is not nullable is accepted, because it may be the validity of "x":
 /// batches and views of select() can have it as a column. `where`: the data set.
-void refuse_validity_names(const std::vector<Column>& columns, const Path& where);
+void refuse_ambiguous_names(const std::vector<Column>& columns, const Path& where);
 
 }  // namespace tenfold

@@ -187,7 +187,7 @@ ConvertReport convert_tree(TensorDict tree, const std::string& source,
   tree = rename_leaves(with_bare_key(tree), options.rename);
   if (format.bare_roots == formats::BareRoots::all) tree = only_tensor(tree);
   if (options.dtype) tree = with_dtype(tree, *options.dtype);
-  if (options.rename || options.dtype) drop_stale_schema(tree);
+  if (options.rename || options.dtype) fit_schema(tree);
   refuse_opaque(tree, source, "; to omit it, use the option exclude");
   check_supported(tree, format, target.string());
   with_path(target, [&] { format.check(tree); });

@@ -44,6 +44,8 @@ struct Renamer {
   std::map<std::string, std::string> names;  ///< new dotted name of an entry -> its old name
   std::map<KeyPath, std::string> entered;    ///< new path of a node -> old name of an entry in it
   TensorDict root;
+  std::map<KeyPath, std::string> values_of;  ///< leaf of a column -> name of the column's values
+  std::map<KeyPath, KeyPath> renamed;        ///< old path of an entry -> its new path
 
   [[noreturn]] static void clash(const std::string& a, const std::string& b,
                                  const KeyPath& target) {
@@ -101,9 +103,41 @@ struct Renamer {
     return info;
   }
 
+  /// The new name of the entry at `path`. The end offsets and the validity of a column are renamed
+  /// with its values, unless `rename` renames them.
+  std::string new_name_of(const KeyPath& path, const std::string& name) const {
+    std::string new_name = rename(name);
+    const auto values = values_of.find(path);
+    if (new_name != name || values == values_of.end()) return new_name;
+    return name.starts_with(values->second + ".")
+               ? rename(values->second) + name.substr(values->second.size())
+               : name;
+  }
+
+  /// Gives the columns and their leaves the new names.
+  void rename_columns(const std::vector<Column>& old_columns) {
+    std::vector<Column> columns = old_columns;
+    for (Column& column : columns) {
+      const std::string name = dotted(column.leaf);
+      for (KeyPath* leaf :
+           {&column.leaf, &column.end_leaf, &column.item_end_leaf, &column.valid_leaf}) {
+        if (const auto found = renamed.find(*leaf); found != renamed.end()) *leaf = found->second;
+      }
+      const std::string new_name = dotted(column.leaf);
+      if (name != column.name() || new_name == name) continue;
+      column.path = renamed_path(column.path, new_name, column.path.size() == 1);
+    }
+    if (columns == old_columns) return;
+    try {
+      root.info().schema = Schema(std::move(columns)).to_value();
+    } catch (const Error&) {  // the new names are not names of columns
+      root.info().schema.reset();
+    }
+  }
+
   void place(const KeyPath& path, const TensorDict::Item& item) {
     const std::string name = dotted(path);
-    const std::string new_name = rename(name);
+    const std::string new_name = new_name_of(path, name);
     if (new_name.empty()) {
       throw base::invalid_argument()
           .part("rename: ", base::quote(name))
@@ -122,6 +156,7 @@ struct Renamer {
     const bool are_unchanged = new_name == name && entry->second == name;
     if (!is_new && !are_unchanged) clash(entry->second, name, target);
     taken.emplace(target, name);
+    renamed.emplace(path, target);
     parent.set(target.back(), item);
   }
 
@@ -229,12 +264,19 @@ void require_renamed(const TensorDict& tree, const std::vector<std::string>& nam
 
 TensorDict rename_leaves(const TensorDict& tree, const RenameFunction& rename) {
   if (!rename) return tree;
-  Renamer renamer{rename, is_flat(tree), {}, {}, {}, {}, empty_like(tree)};
+  Renamer renamer{rename, is_flat(tree), {}, {}, {}, {}, empty_like(tree), {}, {}};
+  const std::vector<Column> columns = columns_of(tree);
+  for (const Column& column : columns) {
+    for (const KeyPath& leaf : leaves_of(column)) {
+      if (leaf != column.leaf) renamer.values_of.emplace(leaf, dotted(column.leaf));
+    }
+  }
   KeyPath path;
   renamer.root.info().int_keys = false;  // fix_kinds() sets it
   renamer.collect_infos(tree, path);
   renamer.walk(tree, path);
   renamer.fix_kinds(renamer.root, path);
+  renamer.rename_columns(columns);
   renamer.root.info().is_bare = is_bare(renamer.root);
   return renamer.root;
 }

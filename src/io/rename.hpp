@@ -14,7 +14,8 @@ void append_split(std::string_view name, KeyPath& path);
 void require_renamed(const TensorDict& tree, const std::vector<std::string>& names);
 
 /// Returns a tree in which each tensor and JSON value has the dotted name that `rename` returns for
-/// its old one. renamed_path() splits the new names into keys. Entries keep their order. Nodes keep
+/// its old one. If a column of a data set is renamed, its end offsets and its validity are, too.
+/// renamed_path() splits the new names into keys. Entries keep their order. Nodes keep
 /// their kinds, unless fix_kind() changes them. Throws Error(invalid_argument) for an empty new
 /// name. Also throws it, naming both old names, if one entry would be inside another, or if two
 /// entries get the same dotted name and at least one of them was renamed.

@@ -99,6 +99,10 @@ TensorDict select(const TensorDict& tree, const Keys& keys, const Keys& exclude)
   refuse_bare(tree, named.empty() ? "an empty list of them" : base::quote(dotted(named.front())));
   Selector selector(keys.paths());
   Selector excluder(excluded_paths);
+  for (const Column& column : columns_of(tree)) {
+    selector.add_leaves_of(column);
+    excluder.add_leaves_of(column);
+  }
   TensorDict kept = Pruner(selector, excluder).prune(tree, !keys.given());
   for (Selector* names : {&selector, &excluder}) {
     if (names->all_hit()) continue;
@@ -109,7 +113,7 @@ TensorDict select(const TensorDict& tree, const Keys& keys, const Keys& exclude)
     visit_names(tree, path, levels, *names);
     names->require_all_hit(tree);
   }
-  drop_stale_schema(kept);
+  fit_schema(kept);
   return kept;
 }
 

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "base/fail.hpp"
 #include "base/glob.hpp"
 #include "base/text.hpp"
 #include "core/tree/depth.hpp"
+#include "io/tree.hpp"
 
 namespace tenfold {
 namespace {
@@ -26,10 +28,19 @@ void collect_names(const TensorDict& node, const std::string& prefix, std::size_
 
 }  // namespace
 
-Selector::Selector(const std::vector<KeyPath>& keys) : keys_(keys), hit_(keys.size(), false) {
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    by_name_[dotted(keys[i])].push_back(i);
-    if (keys[i].size() == 1 && base::is_glob(keys[i][0])) globs_.push_back(i);
+Selector::Selector(std::vector<KeyPath> keys) : keys_(std::move(keys)), hit_(keys_.size(), false) {
+  for (std::size_t i = 0; i < keys_.size(); ++i) {
+    by_name_[dotted(keys_[i])].push_back(i);
+    if (keys_[i].size() == 1 && base::is_glob(keys_[i][0])) globs_.push_back(i);
+  }
+}
+
+void Selector::add_leaves_of(const Column& column) {
+  if (!selects_or_contains(column.path)) return;
+  for (KeyPath& leaf : leaves_of(column)) {
+    by_name_[dotted(leaf)].push_back(keys_.size());
+    keys_.push_back(std::move(leaf));
+    hit_.push_back(true);
   }
 }
 

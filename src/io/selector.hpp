@@ -6,16 +6,19 @@
 #include <vector>
 
 #include <tenfold/io.hpp>
+#include <tenfold/schema.hpp>
 #include <tenfold/tensordict.hpp>
 
 namespace tenfold {
 
 /// Matches paths with a list of keys and globs, as select() does, and records which keys matched.
 /// The time per path is linear in the number of globs and logarithmic in the number of other keys.
-/// The list of keys must outlive this object.
 class Selector {
  public:
-  explicit Selector(const std::vector<KeyPath>& keys);
+  explicit Selector(std::vector<KeyPath> keys);
+
+  /// If a key names the column, or a record that contains it, selects all leaves of the column.
+  void add_leaves_of(const Column& column);
 
   /// True if a key names the entry or node at `path` itself; `name` is dotted(path).
   bool names(const KeyPath& path, const std::string& name);
@@ -35,7 +38,7 @@ class Selector {
   void require_all_hit(const TensorDict& tree) const;
 
  private:
-  const std::vector<KeyPath>& keys_;
+  std::vector<KeyPath> keys_;  ///< the keys, then the leaves of add_leaves_of()
   std::vector<bool> hit_;
   std::map<std::string, std::vector<std::size_t>, std::less<>> by_name_;
   std::vector<std::size_t> globs_;

@@ -56,8 +56,34 @@ void fix_kind(TensorDict& node) {
   }
 }
 
-void drop_stale_schema(TensorDict& root) {
+std::vector<Column> columns_of(const TensorDict& root) {
+  if (!root.info().schema) return {};
+  try {
+    return Schema::from_value(*root.info().schema, root.where()).columns();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+std::vector<KeyPath> leaves_of(const Column& column) {
+  std::vector<KeyPath> leaves{column.leaf, column.end_leaf, column.item_end_leaf,
+                              column.valid_leaf};
+  std::erase(leaves, KeyPath{});
+  return leaves;
+}
+
+void fit_schema(TensorDict& root) {
   if (!root.info().schema) return;
+  std::vector<Column> columns = columns_of(root);
+  const std::size_t num_removed = std::erase_if(columns, [&](const Column& column) {
+    const std::vector<KeyPath> leaves = leaves_of(column);
+    return std::ranges::none_of(leaves, [&](const KeyPath& leaf) { return root.contains(leaf); });
+  });
+  if (columns.empty()) {
+    root.info().schema.reset();
+    return;
+  }
+  if (num_removed > 0) root.info().schema = Schema(std::move(columns)).to_value();
   try {
     static_cast<void>(Schema::of(root));
   } catch (const Error& error) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <tenfold/schema.hpp>
 #include <tenfold/tensordict.hpp>
 
 namespace tenfold {
@@ -22,9 +23,16 @@ NodeInfo dict_info(const NodeInfo& info);
 /// elements of NodeInfo::typed_keys whose key has no entry.
 void fix_kind(TensorDict& node);
 
-/// Removes the schema of a data set from the root of a tree whose entries were changed, if the
-/// tensors contradict it.
-void drop_stale_schema(TensorDict& root);
+/// The columns of the schema of a data set that the root of a tree has; empty if the root has none,
+/// or if the schema is invalid.
+std::vector<Column> columns_of(const TensorDict& root);
+
+/// The paths of the leaves of a column.
+std::vector<KeyPath> leaves_of(const Column& column);
+
+/// Fits the schema of a data set to a tree whose entries were changed: removes the columns that
+/// have no leaf in the tree. If the tensors contradict the other columns, removes the schema.
+void fit_schema(TensorDict& root);
 
 /// A copy of the tree in which each tensor is replaced by `change(tensor)`.
 TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Leaf&)>& change);

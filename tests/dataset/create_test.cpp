@@ -74,6 +74,18 @@ TEST(Create, RefusesAColumnNamedLikeTheValidityOfAnother) {
   }
 }
 
+TEST(Create, RefusesColumnsOfTheSameDottedName) {
+  const test::TemporaryFolder folder;
+  const Column flat{.path = {"a.b"}, .dtype = DType::int64};
+  for (const KeyPath& path : {KeyPath{"a", "b"}, KeyPath{"a", "b", "c"}}) {
+    const Column nested{.path = path, .dtype = DType::int64};
+    expect_error(ErrorCode::invalid_argument,
+                 "column \"a.b\": expected one column or record of this dotted name, found two: "
+                 "the keys are joined by dots; rename one of them",
+                 [&] { create(folder / "rows", Schema({flat, nested})); });
+  }
+}
+
 /// Rows that state the validity of a column, and views that select it, have such a column.
 TEST(Create, AcceptsBoolsNamedLikeTheValidityOfAColumn) {
   const test::TemporaryFolder folder;

@@ -150,3 +150,24 @@ def test_json_output_preserves_paths_that_are_not_utf8(tmp_path):
         check=True,
     )
     assert os.fsencode(json.loads(done.stdout)["name"]) == os.fsencode(path)
+
+
+def test_head_of_a_dictionary_omits_superseded_rows(tmp_path):
+    tenfold.MappedDict.build({1: 1.0, 2: 2.0}, tmp_path / "d")
+    with tenfold.MappedDict(tmp_path / "d", "r+") as d:
+        d[1] = 3.0
+    shown = json.loads(shell(f"{PROGRAM} head {tmp_path}/d --json").stdout)
+    assert shown["num_rows"] == 2
+    assert shown["rows"] == [{"key": 1, "value": 3.0}, {"key": 2, "value": 2.0}]
+
+
+def test_a_column_is_converted_with_its_offsets_and_validity(tmp_path):
+    pytest.importorskip("pyarrow")
+    rows = [{"name": "Ann", "r": {"x": 1}}, {"name": None, "r": {"x": 2}}]
+    ds = tenfold.ingest(rows, tmp_path / "ds")
+    for keys, rename in ((["name"], None), (["name"], {"name": "title"}), ([("r", "x")], None)):
+        tenfold.convert(tmp_path / "ds", tmp_path / "out", keys=keys, rename=rename)
+        wanted = ds.select(keys).rename(rename or {})
+        assert tenfold.Dataset(tmp_path / "out").to_arrow().equals(wanted.to_arrow())
+    loaded = tenfold.load(tmp_path / "ds", keys=["name"])
+    assert sorted(loaded.keys()) == ["name", "name.end", "name.valid"]

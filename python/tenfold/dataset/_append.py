@@ -372,6 +372,11 @@ class Columns:
             elif found:
                 column = self.leaves.get(found)
                 members = {found: value if column is None else _unmasked(value, column)}
+            elif keys in self._records:
+                raise ValueError(
+                    f'column "{".".join(keys)}": expected a dict of its columns, found '
+                    f"{type(value).__name__}"
+                )
             else:
                 name, tops = ".".join(map(str, keys)), sorted({known[0] for known in self.leaves})
                 raise ValueError(f'column "{name}": expected one of {tops}, found another')

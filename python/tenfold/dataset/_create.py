@@ -69,7 +69,8 @@ def create(
         FileExistsError: If `path` exists.
         OSError: If a system call failed, or there is no space for `num_rows`.
         TypeError: If `path` is not a path, or `num_rows` or `capacity` is not an int.
-        ValueError: For an invalid schema or dtype, or a nullable column whose
+        ValueError: For an invalid schema or dtype, two columns of the same dotted name (``"a.b"``,
+            and ``"b"`` in the record ``"a"``), or a nullable column whose
             ``"<column>.valid"`` is another column but not of bools; if `num_rows` is negative or
             `capacity` below 1; if both `num_rows` and `capacity` are given; if both or neither of
             `schema` and `example` are given.

@@ -682,7 +682,8 @@ class Dataset(Growing):
         """Writes the rows as a new data set, atomically, as `tenfold.ingest` does.
 
         Columns keep their types and units. If there are functions of `map`, they are applied, and
-        the types of their results are inferred as by `ingest`.
+        the types of their results are inferred as by `ingest`: units are lost, and missing floats
+        become NaN.
 
         Args:
             path: Target path. It may be the path that this data set was opened from, unless a data

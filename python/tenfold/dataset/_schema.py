@@ -98,6 +98,10 @@ class Column(NamedTuple):
         )
 
 
+# The members of a column in the JSON document.
+_MEMBERS = {*Column._fields, "leaf", "end_leaf", "item_end_leaf", "valid_leaf"}
+
+
 def _shape(given: Any) -> tuple[Any, ...]:
     """Converts a shape or a single length to a tuple. The engine checks the lengths."""
     lengths = given if isinstance(given, (tuple, list)) else (given,)
@@ -275,7 +279,7 @@ def as_schema(given: Any) -> Schema:
     if not isinstance(given, Mapping):
         raise ValueError(
             "schema: expected a Schema, the path of a schema file or a dict of columns, "
-            f"found {type(given).__name__}"
+            f"found {type(given).__module__}.{type(given).__name__}"
         )
     inner = _document(given)
     if inner is not None:
@@ -369,6 +373,14 @@ def _spec(value: Any) -> Column | Schema | None:
 
 
 def _specified(name: str, value: Any) -> Column | Schema:
+    if isinstance(value, Mapping) and _has_dtype(value):
+        for member in value.keys() - _MEMBERS:
+            near = difflib.get_close_matches(str(member), Column._fields, n=1)
+            hint = f"; did you mean {near[0]!r}" if near else ""
+            raise ValueError(
+                f'schema: column "{name}": expected members of {list(Column._fields)}, found '
+                f"{member!r}{hint}"
+            )
     spec = _spec(value)
     if spec is not None:
         return spec

@@ -9,7 +9,7 @@ from itertools import islice
 from tenfold import _core
 from tenfold._errors import KeyNotFoundError
 from tenfold._interop.arrays import bytes_of, is_array
-from tenfold._options import path_text
+from tenfold._options import column_name, path_text
 from tenfold._progress import Shown
 from tenfold.dataset._dataset import Dataset
 
@@ -50,7 +50,18 @@ def _build(items: Any, path: str, duplicates: str, key: str, progress: Callback 
         raise ValueError(f'duplicates: expected "error" or "last", found {duplicates!r}')
     if isinstance(items, tuple) and len(items) == 2 and isinstance(items[0], Dataset):
         items, key = items
+    elif (
+        isinstance(items, tuple)
+        and len(items) == 2
+        and isinstance(items[1], str)
+        and not isinstance(items[0], (tuple, list, str))
+    ):
+        raise TypeError(
+            "items: expected a Dataset before the name of the column of keys, found "
+            f"{type(items[0]).__name__}; ingest() makes a data set of a table"
+        )
     if isinstance(items, Dataset):
+        key = column_name("key", key)
         if not items._maps:
             _core.build_mapped_dict(items._native, path, key, duplicates, progress)
             return
@@ -166,12 +177,12 @@ def key_type_of(key: Any, number: int) -> type:
         TypeError: For a key that is not hashable.
         ValueError: For a key of another type.
     """
-    hash(key)
     for kind in (str, bytes):
         if isinstance(key, kind):
             return kind
     if _is_int(key):
         return int
+    hash(key)
     raise ValueError(
         f"item {number}: key: expected str, bytes or int, found {type(key).__name__} {key!r}"
     )
@@ -180,6 +191,8 @@ def key_type_of(key: Any, number: int) -> type:
 def _is_int(key: Any) -> bool:
     if isinstance(key, bool):
         return False
+    if is_array(key):  # also 0-d tensors, which rows of data sets contain
+        return key.ndim == 0 and "int" in str(key.dtype)
     # As in lookups, accept all NumPy classes with __index__ except bool: the name of an integer
     # class may lack "int" (longlong).
     kind = type(key)

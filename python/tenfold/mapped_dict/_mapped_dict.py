@@ -71,8 +71,8 @@ class MappedDict(_Native):
     (floats for a mix of ints and floats). Lists of numbers, and numbers in a dict, are returned as
     tensors. If an entry ``"x"`` is None or missing in some dicts, all have ``"x.valid"``, too. A
     lookup with a key of another type finds nothing; bool does not count as int, NumPy's integers
-    do. A pickle has the path, mode and framework; the dictionary works in forked and spawned
-    workers.
+    and 0-d tensors of integers do. A pickle has the path, mode and framework; the dictionary works
+    in forked and spawned workers.
 
     Args:
         path: A folder created by `build`, or a file that `convert` created from one.
@@ -157,8 +157,9 @@ class MappedDict(_Native):
 
         Args:
             keys: A list or another iterable of keys, but not a str or bytes, nor a dict of keys.
-                Keys may be repeated. Integer keys may be a 1-d tensor or array. Keys that are str
-                or bytes may be packed into a dict:
+                Keys may be repeated. Integer keys may be a 1-d tensor or array. Keys may be an
+                array of Arrow; nulls are missing keys. Keys that are str or bytes may be packed
+                into a dict:
                 ``{"values": uint8 [M], "offsets": int64 [B + 1]}``.
             missing: ``"mask"``: values of missing keys are zeros, ``""`` or empty. ``"raise"``: a
                 missing key is an error.
@@ -174,7 +175,7 @@ class MappedDict(_Native):
                 tensors or arrays of other numeric dtypes (also uint64 and bool) or dimensions.
             ValueError: For another `missing`, and for packed keys with invalid offsets.
         """
-        _check_several(keys)
+        keys = _several(keys)
         if missing not in ("mask", "raise"):
             raise ValueError(f'missing: expected "mask" or "raise", found {missing!r}')
         both: Any = self._get_many(keys, missing == "raise")
@@ -199,8 +200,7 @@ class MappedDict(_Native):
             >>> words.rows(["house", "tree"]).tolist()
             [0, -1]
         """
-        _check_several(keys)
-        return self._rows(keys)
+        return self._rows(_several(keys))
 
     @property
     def dataset(self) -> Dataset:
@@ -232,8 +232,8 @@ class MappedDict(_Native):
         return {"str": str, "bytes": bytes, "int": int}[self._key_type()]
 
     def __repr__(self) -> str:
-        columns = ", ".join(self.schema._lines(""))
-        return f"MappedDict({self._path!r}, {len(self):,} {self._key_type()} keys, {columns})"
+        counted = f"{len(self):,} {self._key_type()} keys"
+        return f"MappedDict({', '.join([repr(self._path), counted, *self.schema._lines('')])})"
 
     def _repr_html_(self) -> str:
         keys = "key" if len(self) == 1 else "keys"
@@ -494,11 +494,16 @@ def _is_same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _check_several(keys: Any) -> None:
-    """Raises TypeError for a number and for None. The engine checks other values."""
+def _several(keys: Any) -> Any:
+    """The keys as the engine takes them. Raises TypeError for a number and for None."""
     if keys is None or isinstance(keys, (int, float)) or is_numpy_number(keys):
         found = "None" if keys is None else f"one {type(keys).__name__}"
         raise TypeError(f"keys: expected several keys, found {found}")
+    if not hasattr(keys, "to_pylist"):
+        return keys
+    # An array of Arrow. Its items are scalars of Arrow, not Python objects.
+    is_dense = keys.null_count == 0 and str(keys.type).startswith(("int", "uint"))
+    return keys.to_numpy() if is_dense else keys.to_pylist()
 
 
 def _blocks_of(items: Any) -> Iterator[tuple[int, list[Any], list[Any]]]:

@@ -115,7 +115,7 @@ class CachedStateMapper(StateMapper):
     def _generated(self, states: list[Any]) -> Any:
         """The rows of the mapper, without gradients, even if they are views of parameters."""
         with _rows.without_gradients():
-            made = self.mapper.generate(states)
+            made = self.mapper._checked_rows(states)
         return list(map(_rows.detached, made)) if isinstance(made, list) else _rows.detached(made)
 
     def _look_up(

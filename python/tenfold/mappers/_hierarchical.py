@@ -263,7 +263,8 @@ class HierarchicalStateMapper(StateMapper):
             for values in self._tables[:4]
         )
         more = ", ..." if len(self._tables) > 4 else ""
-        return f"HierarchicalStateMapper({where}{len(self._native):,} nodes: {shapes}{more})"
+        shapes = f": {shapes}{more}" if shapes else ""
+        return f"HierarchicalStateMapper({where}{len(self._native):,} nodes{shapes})"
 
 
 def _mapper_trees(tensors: Any) -> list[Any]:

@@ -297,9 +297,21 @@ class StateMapper:
         Raises:
             KeyError: For an unknown state; the message names it.
             TypeError: For an object that cannot be a state.
+            ValueError: If `generate` returns another number of rows.
         """
         batch = self._batch(states)
-        return self.generate([states])[0] if batch is None else self.generate(batch)
+        return self._checked_rows([states])[0] if batch is None else self._checked_rows(batch)
+
+    def _checked_rows(self, states: list[Any]) -> Any:
+        """The result of `generate`, after a check of the number of rows."""
+        count = len(states)  # the methods of a state may change the list
+        made = self.generate(states)
+        if len(made) != count:
+            raise ValueError(
+                f"{type(self).__name__}.generate: expected a row for each of {count} states, "
+                f"found {len(made)} rows"
+            )
+        return made
 
     def _batch(self, states: Any) -> list[Any] | None:
         """`states` as a list; None if `states` is a single state."""

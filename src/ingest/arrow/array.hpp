@@ -41,6 +41,7 @@ struct ArrowType {
                                   ///< is a unit
   std::string unit;               ///< unit of dates, times, durations and intervals: "months",
                                   ///< "days", "s", "ms", "us", "ns"
+  std::string field_unit;         ///< the value of "unit" in the metadata of the field
   bool is_binary = false;         ///< kinds text, text_view, fixed_bytes: bytes instead of UTF-8
   bool is_large = false;          ///< kinds text, list, list_view: 64-bit offsets
   std::int64_t width = 0;

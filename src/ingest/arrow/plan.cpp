@@ -136,7 +136,9 @@ void add_columns(const ArrowType& record, const std::string& where, ArrowColumn&
         check_names(field,
                     base::Where(where, "schema").at("column " + base::quote(made.column.name())));
       }
-      name_leaves(made.column);
+      Column& column = made.column;
+      if (column.unit.empty() && !column.is_text()) column.unit = field.field_unit;
+      name_leaves(column);
       columns.push_back(std::move(made));
     }
     at.fields.pop_back();

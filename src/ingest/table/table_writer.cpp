@@ -851,7 +851,7 @@ void TableWriter::commit() {
   State& state = *state_;
   state.require_writable();
   state.require_equal_rows();
-  refuse_validity_names(schema().columns(), state.replacement.path());
+  refuse_ambiguous_names(schema().columns(), state.replacement.path());
   state.require_columns();
   state.change([&] {
     if (state.options.before_commit) state.options.before_commit(*this);

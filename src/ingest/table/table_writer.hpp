@@ -111,7 +111,7 @@ class TableWriter {
 
   /// Calls TableWriterOptions::before_commit, writes metadata, its sidecar and checksums, and
   /// replaces `path` like formats::folder::publish_folder(). A second call throws
-  /// Error(invalid_argument), and so do columns that refuse_validity_names() refuses.
+  /// Error(invalid_argument), and so do columns that refuse_ambiguous_names() refuses.
   void commit();
 
  private:

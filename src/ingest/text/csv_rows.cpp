@@ -142,7 +142,8 @@ bool CsvRows::fields(const char* begin, const char* end) {
     return false;
   }
   if (count != targets_.size()) return is_well_formed(begin, end);
-  return absent_.empty() || set_null(rows_.column(absent_.front()));
+  if (absent_.empty()) return true;
+  return fail(Outcome::mismatch, plan_.targets[absent_.front()].column.name(), kLacksColumn);
 }
 
 /// Stores a field of the current record. `number`: index of its column in the header.

@@ -223,8 +223,7 @@ bool JsonRows::miss(const Field& field) {
 
 bool JsonRows::allows_absence(const Field& field) {
   if (field.required.empty()) return true;
-  return mismatch(plan_.targets[field.required.front()].column.name(),
-                  "expected a value, found none; make the column nullable in the schema");
+  return mismatch(plan_.targets[field.required.front()].column.name(), kLacksColumn);
 }
 
 bool JsonRows::value(TextColumn& column) {

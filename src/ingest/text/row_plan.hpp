@@ -12,6 +12,10 @@
 
 namespace tenfold {
 
+/// The fault of a row without a column that a given schema requires. The name may be misspelled.
+inline constexpr const char* kLacksColumn =
+    "expected a value, found none; correct the name, or make the column nullable in the schema";
+
 /// How the text of a value is converted to elements of a column.
 enum class Form : std::uint8_t {
   scalar,     ///< a number or a bool

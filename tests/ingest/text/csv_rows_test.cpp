@@ -459,5 +459,16 @@ TEST(IngestText, RefusesAColumnNamedLikeTheValidityOfAnother) {
   EXPECT_THAT(values<std::int64_t>(ds, "a.valid"), ElementsAre(2, 3));
 }
 
+TEST(IngestCsv, AColumnOfTheSchemaThatIsMissingMayBeMisspelled) {
+  const IngestOptions options{.schema = Schema({{.path = {"x"}, .dtype = DType::int64}})};
+  const std::pair<const char*, const char*> sources[] = {{"a.csv", "y\n1\n"},
+                                                         {"a.jsonl", "{\"y\": 1}\n"}};
+  for (const auto& [name, text] : sources) {
+    EXPECT_THAT(IngestOf().error(name, text, ErrorCode::invalid_argument, options),
+                HasSubstr("column \"x\": expected a value, found none; correct the name, or make "
+                          "the column nullable in the schema"));
+  }
+}
+
 }  // namespace
 }  // namespace tenfold

@@ -156,6 +156,10 @@ def test_units_are_metadata_of_the_field(tmp_path: Path) -> None:
     times = pa.table({"t": pa.array(np.array([1, 2], "datetime64[ms]"))})
     ds = tenfold.ingest(times, tmp_path / "d")
     assert pa.table(ds).schema.field("t").metadata == {b"unit": b"ms"}
+    assert tenfold.ingest(pa.table(ds), tmp_path / "again").schema == ds.schema
+    pq = pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table(ds), tmp_path / "t.parquet")
+    assert tenfold.ingest(tmp_path / "t.parquet", tmp_path / "again").schema == ds.schema
 
 
 def test_a_dtype_that_arrow_lacks_raises_an_error_naming_the_column(ds: Dataset) -> None:

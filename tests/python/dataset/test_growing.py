@@ -250,6 +250,8 @@ def test_dotted_names_of_nested_columns_are_accepted(tmp_path: Path) -> None:
     assert ds["r.y"].tolist() == [2, 4, 5, 6, 7]
     with pytest.raises(ValueError, match=r'column "r\.y": expected one value, found two'):
         ds.append([{"r.y": 1, "r": {"y": 1}}])
+    with pytest.raises(ValueError, match='column "r": expected a dict of its columns, found list'):
+        ds.append({"r": [{"x": 1, "y": 2}]})
 
 
 def test_schema_of_other_objects_than_columns_is_a_type_error() -> None:
@@ -544,6 +546,12 @@ def test_schema_accepts_dtype_names_of_python_numpy_and_torch(tmp_path: Path) ->
         assert ds.schema == tenfold.Schema(
             {"x": tenfold.Column(dtype), "y": tenfold.Column(dtype, (2,))}
         )
+
+
+def test_unknown_members_of_a_column_raise(tmp_path: Path) -> None:
+    schema = {"y": {"dtype": "int8", "nulable": True}}
+    with pytest.raises(ValueError, match=r'"y": expected members of .*; did you mean .nullable'):
+        tenfold.create(tmp_path / "c", schema)
 
 
 @pytest.mark.parametrize(

@@ -501,6 +501,23 @@ def test_polars_frames_keep_types_and_nulls(tmp_path):
     assert ds[:]["s"] == ["a" * 30, "é"]
     assert ds["d"].tolist() == [2, 2]
     assert len(tenfold.ingest(frame.lazy().filter(pl.col("i") == 1), tmp_path / "ds")) == 1
+    empty = pl.DataFrame({"n": [None], "l": [[None]], "r": [{"x": None}]})
+    ds = tenfold.ingest(empty, tmp_path / "ds")
+    assert columns(ds) == {"n": "float64?", "l": "float64[*]", "r": "x: float64?"}
+    assert ds.to_arrow()["n"].to_pylist() == [None]
+
+
+def test_columns_that_arrow_cannot_describe_are_refused(tmp_path):
+    pd = pytest.importorskip("pandas")
+    table = pa.table({"a\0b": [1]})
+    for source in (table, table.to_reader(), pd.DataFrame({"a\0b": [1]})):
+        with pytest.raises(ValueError, match="expected a name without a null character"):
+            tenfold.ingest(source, tmp_path / "ds")
+    with pytest.raises(tenfold.UnsupportedError, match="found periods"):
+        tenfold.ingest(pd.DataFrame({"p": pd.period_range("2020", periods=2)}), tmp_path / "ds")
+    pl = pytest.importorskip("polars")
+    with pytest.raises(tenfold.UnsupportedError, match="found Object"):
+        tenfold.ingest(pl.DataFrame({"o": pl.Series([object()], dtype=pl.Object)}), tmp_path / "ds")
 
 
 def test_polars_series_of_structs_are_tables_and_others_are_refused(tmp_path):

@@ -158,12 +158,13 @@ def test_progress_expects_the_bytes_of_all_files(tmp_path, group_bytes):
     assert all(done <= total for done, total, _ in seen)
 
 
-def test_column_names_with_dots_are_distinct_from_nested_fields(tmp_path, group_bytes):
+def test_a_column_named_like_a_nested_field_is_refused(tmp_path, group_bytes):
     made = pa.table({"a.b": [1, 2], "a": pa.array([{"b": 3}, {"b": 4}]), "c": [5, 6]})
     pq.write_table(made, tmp_path / "a.parquet")
-    ds = tenfold.ingest(tmp_path / "a.parquet", tmp_path / "ds")
-    assert ds.columns == ["a.b", "a", "c"]
-    assert ds[1] == {"a.b": 2, "a": {"b": 4}, "c": 6}
+    with pytest.raises(ValueError, match=r'column "a\.b": expected one column or record'):
+        tenfold.ingest(tmp_path / "a.parquet", tmp_path / "ds")
+    ds = tenfold.ingest(tmp_path / "a.parquet", tmp_path / "ds", columns=["a.b", "c"])
+    assert ds[1] == {"a.b": 2, "c": 6}
 
 
 def test_file_without_rows_or_columns_becomes_an_empty_dataset(tmp_path, group_bytes):

@@ -776,7 +776,9 @@ def test_a_nested_tensor_is_a_bad_row(tmp_path):
 
 
 def test_a_tuple_finds_a_nested_field_beside_a_column_of_its_dotted_name(tmp_path):
-    ds = tenfold.ingest([{"a.b": 1, "a": {"b": 2}}], tmp_path / "d")
+    with pytest.raises(ValueError, match=r'column "a\.b": expected one column or'):
+        tenfold.ingest([{"a.b": 1, "a": {"b": 2}}], tmp_path / "d")
+    ds = tenfold.Dataset({"a.b": torch.tensor([1]), "a": {"b": torch.tensor([2])}})
     assert ds["a.b"].tolist() == ds.map(dict)["a.b"].tolist() == [1]
     assert ds["a", "b"].tolist() == ds.map(dict)["a", "b"].tolist() == [2]
     assert ds.select(["a.b"])["a", "b"].tolist() == [1]

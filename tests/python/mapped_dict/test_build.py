@@ -270,3 +270,15 @@ def test_another_data_set_or_a_missing_path_is_an_error(tmp_path):
         tenfold.MappedDict(tmp_path / "t")
     with pytest.raises(FileNotFoundError):
         tenfold.MappedDict(tmp_path / "nothing")
+
+
+def test_the_key_of_a_data_set_may_be_in_a_record(tmp_path):
+    ds = tenfold.ingest([{"r": {"x": 7}, "y": 1.5}], tmp_path / "ds")
+    d = tenfold.MappedDict.build((ds, ("r", "x")), tmp_path / "d")
+    assert d[7]["y"] == 1.5
+
+
+def test_a_table_with_the_name_of_its_key_column_is_refused(tmp_path):
+    frame = pytest.importorskip("pandas").DataFrame({"id": [1], "x": [2]})
+    with pytest.raises(TypeError, match=r"items: expected a Dataset before .* found DataFrame"):
+        tenfold.MappedDict.build((frame, "id"), tmp_path / "d")

@@ -206,12 +206,39 @@ def test_integer_keys_are_found_by_numpy_and_torch_integers_but_not_by_bools(tmp
     assert np.bool_(True) not in d
     assert 2**70 not in d
     assert "49" not in d
-    for keys in (torch.tensor([49, 5, 4]), np.array([49, 5, 4]), np.array([49, 5, 4], "int16")):
+    assert torch.tensor(49) in d
+    assert d.get(np.array(49, "uint8"))["x"] == 7
+    for key in (torch.tensor(49.0), torch.tensor(True), torch.tensor([49])):
+        assert key not in d
+    with pytest.raises(TypeError, match="unhashable"):
+        d.get(np.array([49]))
+    for keys in (
+        [torch.tensor(49), np.array(5), 4],
+        torch.tensor([49, 5, 4]),
+        np.array([49, 5, 4]),
+        np.array([49, 5, 4], "int16"),
+    ):
         values, found = d.get_many(keys)
         assert values["x"].tolist() == [7, 0, 2]
         assert found.tolist() == [True, False, True]
     with pytest.raises(TypeError, match="expected a one-dimensional tensor of integers"):
         d.get_many(torch.tensor([1.0]))
+
+
+def test_zero_dimensional_tensors_are_keys_of_new_items(tmp_path):
+    d = tenfold.MappedDict.build({torch.tensor(3): 1.0, 4: 2.0}, tmp_path / "d")
+    assert list(d) == [3, 4]
+    with pytest.raises(ValueError, match="item 0: key: expected str, bytes or int"):
+        tenfold.MappedDict.build({torch.tensor(True): 1.0}, tmp_path / "d")
+
+
+def test_arrays_of_arrow_are_keys(tmp_path, words):
+    pa = pytest.importorskip("pyarrow")
+    for keys in (pa.array(["word 1", None]), pa.chunked_array([["word 1"], ["x"]])):
+        assert words.get_many(keys)[1].tolist() == [True, False]
+    ids = tenfold.MappedDict.build({3: 1.0, 4: 2.0}, tmp_path / "ids")
+    for keys in (pa.array([3, 5]), pa.array([3, None]), pa.chunked_array([[3], [5]])):
+        assert ids.rows(keys).tolist() == [0, -1]
 
 
 def test_bytes_keys_differ_from_str_keys(tmp_path):
@@ -300,7 +327,12 @@ def test_pickles_by_path_to_other_processes(words, method):
 
 
 def test_repr_shows_the_number_and_type_of_keys(words):
-    assert "1,000 str keys" in repr(words)
+    assert repr(words).endswith("1,000 str keys, value: float32[4])")
+
+
+def test_repr_of_an_empty_dictionary_shows_no_columns(tmp_path):
+    path = str(tmp_path / "d")
+    assert repr(tenfold.MappedDict.build({}, path)) == f"MappedDict({path!r}, 0 str keys)"
 
 
 def test_read_only_folder_can_be_opened(words, tmp_path):

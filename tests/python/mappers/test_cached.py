@@ -45,6 +45,17 @@ def test_batch_generates_each_missing_row_once():
     assert cached.nbytes == 3 * ROW_BYTES
 
 
+def test_another_number_of_rows_than_states_raises():
+    class Short(Squares):
+        def generate(self, states):
+            return super().generate(states)[1:]
+
+    for mapper in (Short(), Short().cached(1 << 20)):
+        for states in ([1, 2], 1):
+            with pytest.raises(ValueError, match=r"Short.generate: expected a row for each of"):
+                mapper(states)
+
+
 def test_the_least_recently_used_rows_are_evicted_first():
     mapper = Squares()
     cached = mapper.cached(3 * ROW_BYTES)

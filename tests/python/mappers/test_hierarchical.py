@@ -274,6 +274,7 @@ def test_nested_mapper_may_be_cached():
 def test_repr_shows_node_counts_and_value_types():
     mapper = tenfold.HierarchicalStateMapper({"a": {"b": 1}, "c": torch.zeros(2, 3)})
     assert repr(mapper) == "HierarchicalStateMapper(3 nodes: int64 [1], float32 [1, 2, 3])"
+    assert repr(tenfold.HierarchicalStateMapper({})) == "HierarchicalStateMapper(0 nodes)"
 
 
 def walked(hierarchy, path, default_key):

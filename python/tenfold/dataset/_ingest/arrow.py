@@ -112,6 +112,12 @@ def stream_of(source: Any) -> Stream | None:
         return _pandas_stream(source)
     if module == "polars" and hasattr(source, "collect"):  # a LazyFrame
         source = source.collect()
+    if module == "polars" and hasattr(source, "schema"):
+        for name, dtype in source.schema.items():
+            if str(dtype) == "Object":  # exported as pointers
+                raise UnsupportedError(
+                    f"DataFrame: column {name!r}: expected a type that Arrow has, found Object"
+                )
     if module == "datasets":
         return _hugging_face_stream(source)
     if module == "pyarrow" and hasattr(source, "to_batches") and hasattr(source, "schema"):
@@ -135,6 +141,12 @@ def _pandas_stream(frame: Any) -> Stream:
             "DataFrame: expected column names of type str, found "
             f"{next(name for name in frame.columns if not isinstance(name, str))!r}"
         )
+    for name, dtype in frame.dtypes.items():
+        if type(dtype).__name__ == "PeriodDtype":
+            raise UnsupportedError(
+                f"DataFrame: column {name!r}: expected numbers, text, times or lists, found "
+                "periods; Series.dt.to_timestamp() converts them to times"
+            )
     try:
         table = pa.Table.from_pandas(frame, preserve_index=any(named))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -384,6 +396,8 @@ def run(
         again: The same streams, opened a second time; needed only if there are several streams and
             rows may be omitted.
     """
+    for stream in streams:
+        _refuse_null_characters(stream.batches, options.where)
     raised: list[BaseException] = []
     batches = [_watched(stream.batches, raised) for stream in streams]
     retry_streams = [_watched(stream.batches, raised) for stream in again]
@@ -410,6 +424,19 @@ def run(
             raise raised[0] from None
         raise
     return report
+
+
+def _refuse_null_characters(batches: Any, where: str) -> None:
+    """Raises ValueError for a column name that the Arrow interface would truncate."""
+    is_table = type(batches).__module__.partition(".")[0] in ("polars", "pyarrow")
+    for field in getattr(batches, "schema", ()) if is_table else ():
+        # polars yields names, pyarrow fields
+        name = getattr(field, "name", field)
+        if isinstance(name, str) and "\0" in name:
+            raise ValueError(
+                f"{where}: column {name!r}: expected a name without a null character, at which "
+                "Arrow's C interface ends names; rename it"
+            )
 
 
 def _watched(batches: Any, raised: list[BaseException]) -> Any:

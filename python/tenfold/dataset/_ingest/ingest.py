@@ -117,7 +117,8 @@ def ingest(
             message names file, line, row and, if known, column.
         ValueError: For a value that does not fit, a header with duplicates, a header that
             seems to have another separator, a column of the schema that no row has, no key in any
-            row, a nullable column whose ``"<column>.valid"`` is another column but not of
+            row, two columns of the same dotted name (``"a.b"``, and ``"b"`` in the record
+            ``"a"``), a nullable column whose ``"<column>.valid"`` is another column but not of
             bools, or an option that is invalid or not for this source.
         TypeError: For an option of another type, or with `part` a source other than files.
         KeyError: For one of `columns` that the data or the schema does not have.
