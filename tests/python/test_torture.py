@@ -466,7 +466,7 @@ ADDED_RUNS = """
 import report
 
 
-# A size, "peak, MB", is that of the run that was added last.
+# For a size such as "peak, MB", added() keeps the value of the run that was added last.
 def entry(seed, peak):
     counts = {{"MB": 512, "limit, MB": 51, "bytes": 7, "kills": 3, "peak, MB": peak}}
     return {{"runs": [seed], "rows": [{{"subject": "x", "counts": counts, "problems": []}}]}}

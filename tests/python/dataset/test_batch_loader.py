@@ -342,7 +342,7 @@ def test_state_within_a_window_is_the_start_of_the_window(device: Any) -> None:
     for (batch, _), (expected, _) in zip(again, second, strict=True):
         assert torch.equal(batch["x"], expected["x"])
 
-    # This iteration ends within the last window of epoch 1, so the next repeats it.
+    # This iteration ends within the last window of epoch 1, so the next iteration repeats epoch 1.
     resumed.load_state_dict(state(1, 50))
     assert next(tenfold.accumulate(resumed, steps=5)).rows == 50
     assert resumed.state_dict() == state(1, 50)
@@ -471,7 +471,7 @@ def test_ragged_columns_are_nested_or_padded_per_column(texts: Dataset, mapped: 
     batch = next(iter(BatchLoader(ds, 4, pad={"marks": "offsets"})))
     assert batch["tokens"].is_nested
     assert batch["name"] == ["Ann", "Bobby", "", "Zoe"]
-    assert not mapped or set(seen) == {2, 0, 3, 1}, "the function of a row got padded rows"
+    assert not mapped or set(seen) == {2, 0, 3, 1}, "map() passed padded rows to its function"
 
 
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped by rows"])

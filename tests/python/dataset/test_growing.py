@@ -300,7 +300,10 @@ def test_floats_next_to_tensors_keep_their_precision(tmp_path: Path) -> None:
         ({"x": torch.rand(2, 2), "id": 1}, r'columns "id" and "x": expected one row in both'),
         ({"x": torch.rand(2, 2), "id": [1]}, r'column "id": expected 2 rows.*found 1'),
         ({"x": torch.rand(2, 2, 2), "id": 1}, r"found 3"),
-        ([{"x": [1, 2], "id": 1}, {"x": [1, 2]}], r'row 1, column "id": expected int64, found no'),
+        (
+            [{"x": [1, 2], "id": 1}, {"x": [1, 2]}],
+            r'row 1, column "id": expected int64, found no such key',
+        ),
         ([{"x": [1, 2], "id": 1}, {"x": [1], "id": 1}], r'row 1, column "x"'),
         (
             [{"x": [1, 2], "id": 1}, {"id": 1, "y": 2}],
@@ -404,7 +407,9 @@ def test_a_list_of_rows_in_place_keeps_the_columns_that_no_row_has(tmp_path: Pat
     assert ds[2]["r"] == {"x": 20, "x.valid": True}
     with pytest.raises(ValueError, match='row 1, column "b": expected int64, as in the first row'):
         ds[[0, 1]] = [{"a": 1, "b": 2}, {"a": 3}]
-    with pytest.raises(ValueError, match='row 1, column "b": expected no value, as in the first'):
+    with pytest.raises(
+        ValueError, match='row 1, column "b": expected no value, as in the first row'
+    ):
         ds[[0, 1]] = [{"a": 1}, {"a": 3, "b": 2}]
     with pytest.raises(ValueError, match='row 1, column "c": no such column: expected one of'):
         ds[[0, 1]] = [{"a": 1}, {"c": 3}]
@@ -569,7 +574,9 @@ def test_create_rejects_invalid_arguments(tmp_path: Path) -> None:
     for arguments in ({"num_rows": 1, "capacity": 1}, {"capacity": 0}, {"num_rows": -1}):
         with pytest.raises(ValueError, match="create: "):
             tenfold.create(tmp_path / "a", {"id": "int64"}, **arguments)
-    with pytest.raises(tenfold.UnsupportedError, match="slots of a circular buffer have"):
+    with pytest.raises(
+        tenfold.UnsupportedError, match="all slots of a circular buffer have the same size"
+    ):
         tenfold.create(tmp_path / "a", {"name": "string"}, capacity=4)
     for arguments in ({}, {"schema": {"x": "int64"}, "example": {"x": 1}}):
         with pytest.raises(ValueError, match="create: schema and example: expected one of them"):
@@ -649,7 +656,9 @@ def test_closed_handle_still_reads_and_allows_replacing_the_folder(tmp_path, ope
 
 def test_str_with_a_lone_surrogate_is_refused(tmp_path: Path) -> None:
     ds = tenfold.create(tmp_path / "rows", {"s": "string"})
-    with pytest.raises(ValueError, match=r'column "s": expected text, found a str with a lone'):
+    with pytest.raises(
+        ValueError, match=r'column "s": expected text, found a str with a lone surrogate'
+    ):
         ds.append({"s": "\ud800"})
     assert len(ds) == 0
 
@@ -854,9 +863,11 @@ def test_none_in_a_list_is_named_with_its_index(tmp_path: Path) -> None:
     ):
         ds.append({"n": [None, 1], "m": matrix})
     for bad, index in (([[1, 2], [3, None]], r"\[1, 1\]"), ([matrix[0], None], "1")):
-        with pytest.raises(ValueError, match=rf'row 0, column "m": .* None at index {index} of'):
+        with pytest.raises(
+            ValueError, match=rf'row 0, column "m": .* None at index {index} of a list'
+        ):
             ds.append([{"n": [1, 1], "m": bad}])
-    with pytest.raises(ValueError, match=r'row 1, column "n": .* None at index 1 of'):
+    with pytest.raises(ValueError, match=r'row 1, column "n": .* None at index 1 of a list'):
         ds.append({"n": [[1, 2], [1, None]], "m": [matrix, matrix]})
     with pytest.raises(ValueError, match=r"found a list of int64 of length 3$"):
         ds.append({"n": [1, 2, 3], "m": matrix})

@@ -671,7 +671,9 @@ def test_objects_of_a_tensorclass_are_padded_and_stacked():
     assert type(padded) is Step
     assert padded.batch_size == (2, 2)
     assert padded.x.tolist() == [[1, 0], [1, 1]]
-    with pytest.raises(RuntimeError, match="expected return_mask=False for objects of a tensorc"):
+    with pytest.raises(
+        RuntimeError, match="expected return_mask=False for objects of a tensorclass"
+    ):
         tenfold.pad_sequence([step(1), step(2)], return_mask=True)
     dense = tenfold.tensordict.dense_stack_tds(tenfold.lazy_stack([step(2)] * 3, 1))
     assert type(dense) is Step
