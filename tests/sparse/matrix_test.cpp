@@ -557,7 +557,8 @@ TEST(SparseBuilder, RefusesEntriesOfOtherShapesAndAfterFinish) {
   const Tensor square = Tensor::from<std::int64_t>({0, 0, 1, 1}, {2, 2});
   const Tensor zeros = Tensor::zeros(DType::float32, {2, 2});
   EXPECT_THAT(message_of([&] { builder.add(square, square, zeros); }, ErrorCode::invalid_argument),
-              HasSubstr("values of equal length, found [2, 2], [2, 2] and [2, 2]"));
+              HasSubstr("expected one-dimensional rows, columns and values of equal length, found "
+                        "[2, 2], [2, 2] and [2, 2]"));
   const SparseMatrix m = builder.finish();
   const std::string late = "builder: expected entries before finish(), found some after it";
   EXPECT_THAT(message_of([&] { builder.add(m); }, ErrorCode::invalid_argument), HasSubstr(late));
