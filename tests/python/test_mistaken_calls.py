@@ -240,7 +240,11 @@ WRITING: dict[str, Case] = {
     ),
 }
 ROWS: dict[str, Case] = {
-    "no such file": (lambda: tenfold.ingest("x.csv", "x"), FileNotFoundError, "x.csv: no such"),
+    "no such file": (
+        lambda: tenfold.ingest("x.csv", "x"),
+        FileNotFoundError,
+        "x.csv: no such file",
+    ),
     "a glob without a match": (
         lambda: tenfold.ingest("x-*.csv", "x"),
         FileNotFoundError,

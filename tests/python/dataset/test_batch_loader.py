@@ -52,7 +52,7 @@ def test_permutation_supports_indexing_and_unit_slices() -> None:
         order[1000]
     with pytest.raises(ValueError, match="step of 1"):
         order[::2]
-    with pytest.raises(ValueError, match="expected 0 to"):
+    with pytest.raises(ValueError, match=r"permutation: size: expected 0 to 2\^62"):
         tenfold.permutation(-1)
 
 
@@ -172,7 +172,7 @@ def test_extreme_but_valid_options_are_accepted(ds: Dataset) -> None:
         other.load_state_dict(json.loads(json.dumps(loader.state_dict())))
         assert other.state_dict() == loader.state_dict()
         assert torch.equal(next(iter(other))["id"], next(iter(loader))["id"])
-    with pytest.raises(ValueError, match="batch loader: epoch: expected 0 to"):
+    with pytest.raises(ValueError, match="batch loader: epoch: expected 0 to 4611686018427387904"):
         loader.set_epoch(2**63 - 1)
     with pytest.raises(TypeError, match="batch loader: epoch: expected an int, found None"):
         loader.set_epoch(None)

@@ -290,7 +290,7 @@ def test_floats_next_to_tensors_keep_their_precision(tmp_path: Path) -> None:
     [
         ({"x": [1.0, 2.0]}, r'column "id": expected int64, found null; .*nullable'),
         ({"x": [1.0, 2.0], "id": None}, r'column "id": expected int64, found null'),
-        ({"x": [1.0, 2.0], "id": 1, "y": 2}, r'column "y": no such column: expected one of'),
+        ({"x": [1.0, 2.0], "id": 1, "y": 2}, r'column "y": no such column'),
         ({"x": [1.0], "id": 1}, r'"x": expected float32\[2\], found .* of length 1'),
         ({"x": torch.ones(1), "id": 1}, r'"x": expected float32\[2\], found float32\[1\]'),
         ({"x": [1e300, 1], "id": 1}, r'"x": expected float32\[2\], found .* with 1e\+300'),
@@ -307,7 +307,7 @@ def test_floats_next_to_tensors_keep_their_precision(tmp_path: Path) -> None:
         ([{"x": [1, 2], "id": 1}, {"x": [1], "id": 1}], r'row 1, column "x"'),
         (
             [{"x": [1, 2], "id": 1}, {"id": 1, "y": 2}],
-            r'row 1, column "y": no such column: expected one of',
+            r'row 1, column "y": no such column',
         ),
         ({"x": [[1, 2], [1]], "id": [1, 2]}, r'row 1, column "x": expected float32\[2\]'),
     ],
@@ -411,7 +411,7 @@ def test_a_list_of_rows_in_place_keeps_the_columns_that_no_row_has(tmp_path: Pat
         ValueError, match='row 1, column "b": expected no value, as in the first row'
     ):
         ds[[0, 1]] = [{"a": 1}, {"a": 3, "b": 2}]
-    with pytest.raises(ValueError, match='row 1, column "c": no such column: expected one of'):
+    with pytest.raises(ValueError, match='row 1, column "c": no such column'):
         ds[[0, 1]] = [{"a": 1}, {"c": 3}]
     assert ds[0]["a"] == 10
     ds[[0, 1]] = [{"a": 1, "a.valid": False}, {"a.valid": True, "a": 30}]
@@ -689,7 +689,7 @@ def test_mappings_in_place_of_values_are_errors(tmp_path: Path, rows: Any) -> No
     [
         ({"values": torch.zeros(3)}, r"""expected a dict of .* found the keys \['values'\]"""),
         ({"offsets": [0, 3]}, r"""expected a dict of .* found the keys \['offsets'\]"""),
-        ({"values": [1.0], "offsets": [0, 1], "x": 1}, "expected a dict of"),
+        ({"values": [1.0], "offsets": [0, 1], "x": 1}, 'expected a dict of "values" and "offsets"'),
         ({"values": torch.zeros(3), "offsets": None}, "offsets: .*found NoneType"),
         ({"values": torch.zeros(3), "offsets": 3}, "offsets: .*found int"),
         ({"values": torch.zeros(3), "offsets": torch.tensor(3)}, "offsets: .*found Tensor"),
@@ -795,9 +795,9 @@ def test_a_record_has_no_validity_in_a_list_of_rows(tmp_path: Path) -> None:
     ds.append([{"r": {"x": 1.0}}, {"r": {"x": 2.0}}])
     row = {"r": {"x": 5.0}, "r.valid": False}
     for rows in ([row], [{"r.valid": False, "r.x": 5.0}]):
-        with pytest.raises(ValueError, match=r'column "r\.valid": no such column: expected one of'):
+        with pytest.raises(ValueError, match=r'column "r\.valid": no such column'):
             ds.append(rows)
-    with pytest.raises(ValueError, match=r'column "r\.valid": no such column: expected one of'):
+    with pytest.raises(ValueError, match=r'column "r\.valid": no such column'):
         ds[[0, 1]] = [row, row]
     assert ds["r.x"].tolist() == [1, 2]
 
