@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 ROWS = 25_000
 COLUMNS = 1_000
-SIZE = ROWS * COLUMNS * 4  # 100 MB: more than `small_disk`, and large enough for the check
+SIZE = ROWS * COLUMNS * 4  # 100 MB: does not fit on `small_disk`; save() checks the free space
 
 
 @pytest.fixture(scope="module")
