@@ -447,7 +447,7 @@ def test_tuples_that_hold_tensors_are_found():
     ],
 )
 def test_an_invalid_list_of_states_is_an_error(keys):
-    with pytest.raises(TypeError, match="expected"):
+    with pytest.raises(TypeError, match="a list of states"):
         tenfold.SparseStateMapper(keys, matrix_of(dense_of(2)))
 
 
