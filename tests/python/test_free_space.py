@@ -180,7 +180,7 @@ def test_compact_is_refused_before_it_writes(
 
 def test_sparse_matrices_are_refused_before_they_write(tmp_path: Path, small_disk: Path) -> None:
     ones = [1.0]
-    with pytest.raises(OSError, match=r"no space left on device: expected \d+ bytes free, found"):
+    with pytest.raises(OSError, match=r"no space left on device: expected \d+ bytes free"):
         tenfold.SparseMatrix.from_coo(
             [0], [0], ones, (2**41, 2**41), layout="csr", path=small_disk / "m"
         )

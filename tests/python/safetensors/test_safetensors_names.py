@@ -253,7 +253,7 @@ def test_save_model_refuses_and_load_model_skips_what_is_not_a_dense_tensor(
     if NOT_DENSE[case] is not None:
         model.register_buffer(name, NOT_DENSE[case])
     model.register_buffer("a", torch.zeros(2))
-    with pytest.raises(ValueError, match=f"^key '{name}': expected a (dense|torch) tensor, found"):
+    with pytest.raises(ValueError, match=f"^key '{name}': expected a (dense|torch) tensor"):
         ours.save_model(model, tmp_path / "m")
     assert not (tmp_path / "m").exists()
     ours.save_file({"a": torch.ones(2)}, tmp_path / "m")

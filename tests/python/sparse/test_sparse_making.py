@@ -401,7 +401,7 @@ def test_scipy_matrix_with_spare_capacity_is_accepted():
     [(70000.0, "float16"), (1e300, "float32"), (-1e39, "bfloat16"), (1e39j, "complex64")],
 )
 def test_finite_elements_that_overflow_the_dtype_raise(tmp_path, element, dtype):
-    with pytest.raises(ValueError, match=rf"row 1: expected {dtype}, found"):
+    with pytest.raises(ValueError, match=rf"row 1: expected {dtype}"):
         tenfold.SparseMatrix.build([{0: 1}, {1: element}], tmp_path / "m", dtype=dtype)
     infinite = [{0: float("inf"), 1: float("nan")}]
     made = tenfold.SparseMatrix.build(infinite, tmp_path / "m", dtype=dtype)
@@ -439,7 +439,7 @@ def test_floats_may_be_ints_of_any_size(tmp_path, framework, dtype):
     ],
 )
 def test_elements_are_never_changed_beyond_rounding(tmp_path, framework, element, dtype):
-    with using(framework), pytest.raises(ValueError, match=rf"row 1: expected {dtype}, found"):
+    with using(framework), pytest.raises(ValueError, match=rf"row 1: expected {dtype}"):
         SparseMatrix.build([{0: 1}, {0: element}], tmp_path / "m", dtype=dtype)
 
 
@@ -484,7 +484,7 @@ def test_dtype_of_elements_may_be_a_type_of_python(tmp_path):
 
 @pytest.mark.parametrize("column", [True, 1.0, "1", torch.tensor(1.0), torch.tensor([0, 1])])
 def test_columns_that_are_no_ints_are_named(tmp_path, column):
-    with pytest.raises(TypeError, match=r"row 1: column: expected an int, found"):
+    with pytest.raises(TypeError, match=r"row 1: column: expected an int"):
         SparseMatrix.build([{0: 1}, {column: 2}], tmp_path / "m")
 
 
