@@ -60,7 +60,8 @@ TEST(HostileParts, InvalidManifestsAreRefusedWithTheirProblem) {
               HasSubstr("at most 255 in each component"));
   EXPECT_THAT(fault_of(document(part("a") + "," + part("a"))),
               HasSubstr("found it more than once"));
-  EXPECT_THAT(fault_of(document(part("a") + "," + part("a/b"))), HasSubstr("inside another"));
+  EXPECT_THAT(fault_of(document(part("a") + "," + part("a/b"))),
+              HasSubstr("found one inside another"));
   EXPECT_THAT(fault_of(document(part("a/b/c") + "," + part("a/b"))), HasSubstr("part \"a/b\": "));
   for (const char* rows : {"-1", "1.5", "\"1\"", "null"}) {
     EXPECT_THAT(fault_of(document(part("a", rows))), HasSubstr("an integer of 0 or more")) << rows;

@@ -133,7 +133,7 @@ def test_invalid_operands_and_axes_raise() -> None:
     ):
         matrix @ torch.ones(40, 2)
     for other in ([1, 2], torch.eye(25).to_sparse(), 3):
-        with pytest.raises(TypeError, match="@: expected a dense"):
+        with pytest.raises(TypeError, match="@: expected a dense tensor"):
             matrix @ other
     for layout in (torch.strided, torch.jagged):
         nested = torch.nested.nested_tensor([torch.ones(2)] * 25, layout=layout)
