@@ -112,12 +112,12 @@ class HeaderParser {
     if (mark != '\'' && mark != '"') fail("a string");
     const std::size_t begin = ++at_;
     while (at_ < text_.size() && text_[at_] != mark) {
-      if (text_[at_] == '\n') fail("the end of the string");
+      if (text_[at_] == '\n') fail("a quote that ends the string");
       at_ += text_[at_] == '\\' ? std::size_t{2} : std::size_t{1};
     }
     if (at_ >= text_.size()) {
       at_ = text_.size();
-      fail("the end of the string");
+      fail("a quote that ends the string");
     }
     return std::string(text_.substr(begin, at_++ - begin));
   }

@@ -1399,8 +1399,7 @@ TEST(ShardedWriterHeader, AHeaderBeyondTheLimitIsRefusedBeforeAnythingIsWritten)
     EXPECT_EQ(error.code(), ErrorCode::unsupported);
     EXPECT_THAT(error.what(),
                 AllOf(HasSubstr("m.safetensors"),
-                      HasSubstr("the header is too long: expected at most 100000000 bytes, found "
-                                "1050")));
+                      HasSubstr("the header is too long: expected at most 100000000 bytes")));
   }
   EXPECT_EQ(num_changes, 0U);
   save.options.layout = ShardLayout::shards;  // values are not in the header

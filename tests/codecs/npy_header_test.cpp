@@ -78,8 +78,8 @@ TEST(NpyHeader, ReportsTheOffsetOfASyntaxError) {
   EXPECT_EQ(error_of("{'descr' '<f4'}"),
             "x.npy: header: not a valid literal: expected \":\", found \"'\" at byte 19");
   EXPECT_EQ(error_of("{'descr': '<f4"),
-            "x.npy: header: not a valid literal: expected the end of the string, found the end "
-            "at byte 24");
+            "x.npy: header: not a valid literal: expected a quote that ends the string, found the "
+            "end at byte 24");
 }
 
 TEST(NpyHeader, DoesNotTreatANulAsTheEnd) {

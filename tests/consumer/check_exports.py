@@ -27,7 +27,7 @@ DECLARED_MEMBER = re.compile(r"^  (?! )[^={}\n]*\)(?: const| noexcept|&| )*;$", 
 
 
 def public_api(folder: Path) -> tuple[set[str], dict[str, str], list[str]]:
-    """Returns the functions, the marked classes with their bodies, and the problems."""
+    """Returns the public functions, the bodies of the public classes by name, and the problems."""
     functions: set[str] = set()
     classes: dict[str, str] = {}
     problems = []

@@ -427,7 +427,8 @@ TEST(MappedDict, ReadsAnIndexThatIsNotAligned) {
 TEST(MappedDict, RefusesADataSetWithoutAnIndex) {
   const TemporaryFolder folder;
   save(test::numbers(10), folder / "t");
-  expect_error(ErrorCode::invalid_argument, "expected a dictionary, found a data set without",
+  expect_error(ErrorCode::invalid_argument,
+               "expected a dictionary, found a data set without an index",
                [&] { MappedDict dict(folder / "t"); });
 }
 

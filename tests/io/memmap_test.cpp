@@ -654,7 +654,8 @@ TEST_F(Memmap, RefusesAValueForANodeAndANodeForAValue) {
   TensorDict rows = sample();
   rows.set("b", Value("text"));
   EXPECT_THAT(thrown_by([&] { append_memmap(path_, rows); }).message,
-              HasSubstr("TensorDict'> in the rows, as in the saved tree, found one value"));
+              HasSubstr("expected a <class 'tensordict._td.TensorDict'> in the rows, as in the "
+                        "saved tree, found one value"));
   rows = sample();
   rows.set("s", two_rows({}, ""));
   EXPECT_EQ(thrown_by([&] { append_memmap(path_, rows); }).code, ErrorCode::invalid_argument);
@@ -786,7 +787,7 @@ TEST_F(Memmap, RefusesATensorOfAnotherLengthThanTheBatchSize) {
   meta.replace(meta.find("[2]"), 3, "[1]");
   test::write_bytes(path_ / "meta.json", meta);
   EXPECT_THAT(thrown_by([&] { append_memmap(path_, two_rows({"x"}, "")); }).message,
-              HasSubstr("as in the batch size, found ["));
+              HasSubstr("expected a first dimension of 2, as in the batch size, found [1]"));
 }
 
 TEST_F(Memmap, RefusesMismatchedRowsAndAppendsNothing) {

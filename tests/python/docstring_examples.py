@@ -82,7 +82,7 @@ def examples() -> dict[str, doctest.DocTest]:
 
 
 class Checker(doctest.OutputChecker):
-    """Accepts any output if an example states none; replaces the working directory by /data."""
+    """Accepts any output if an example states none. In outputs, /data is the working directory."""
 
     def check_output(self, want: str, got: str, optionflags: int) -> bool:
         """Returns True if `want` is empty or matches `got`."""

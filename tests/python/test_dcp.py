@@ -146,7 +146,7 @@ def test_verify_compares_every_chunk_with_the_metadata(tmp_path):
     entry.chunks.append(ChunkStorageMetadata(torch.Size([2, 0]), torch.Size([2, 4])))
     metadata.storage_data[MetadataIndex("w", torch.Size([2, 0]))] = places["other"]
     (path / ".metadata").write_bytes(pickle.dumps(metadata))
-    with pytest.raises(tenfold.CorruptFileError, match=r"expected float32 \[2, 4\], found"):
+    with pytest.raises(tenfold.CorruptFileError, match=r"expected float32 \[2, 4\]"):
         tenfold.load(path, keys=["w"])
     (problem,) = tenfold.verify(path).problems
     assert 'key "w"' in problem.part

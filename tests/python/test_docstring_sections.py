@@ -32,7 +32,7 @@ CALLED_BY = {
     "tenfold.ray.TenfoldDatasource.": "Ray Data",
     "tenfold.torchrl.RingStorage.": "a ReplayBuffer of TorchRL",
     "tenfold.torchrl.RingStorageCheckpointer.": "a ReplayBuffer of TorchRL",
-    "tenfold.transformers.AtomicCheckpointMixin.": "a program, as the method of Trainer",
+    "tenfold.transformers.AtomicCheckpointMixin.": "a program that uses the class as a Trainer",
 }
 # Maps classes that users do not construct to what creates their objects. The docstrings of these
 # constructors are not checked.

@@ -288,7 +288,9 @@ def test_save_of_an_integer_key_beyond_the_digit_limit_is_refused(tmp_path):
     for key in (10**5000, (10**5000, 1)):
         with pytest.raises(tenfold.UnsupportedError) as caught:
             tenfold.save({"a": {key: torch.ones(1)}}, tmp_path / "x")
-        message = f'{tmp_path / "x"}: key "a": key: integer is too long: expected at most 4300'
+        message = (
+            f'{tmp_path / "x"}: key "a": key: integer is too long: expected at most 4300 digits'
+        )
         assert str(caught.value).startswith(message)
         assert not (tmp_path / "x").exists()
 

@@ -79,7 +79,7 @@ def test_progress_true_without_standard_error_is_ignored(big, target, monkeypatc
 
 def test_keyboard_interrupt_aborts_a_save_and_leaves_no_file(target):
     if target.suffix == ".pt":
-        pytest.skip("a .pt file stores an expanded tensor as one copy, so the save is short")
+        pytest.skip("a .pt file stores the memory of an expanded tensor once, so the save is short")
     # An expanded source: 4 MiB in memory, but the save writes 4 GiB.
     big = {"x": torch.zeros(1 << 20).expand(1 << 10, 1 << 20)}
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))

@@ -111,7 +111,8 @@ CALLS = {
     "unknown": b"cxml.dom.minidom\nparseString\n(VMARK\ntR",
     "import": b"cthis\nx\n",
 }
-# Prefixes that Python accepts and skips, in spellings that no pickler writes.
+# Opcodes without effect, most in spellings that Python accepts and no pickler writes. They precede
+# the dangerous call.
 BEFORE = [
     b"",
     b"N0",

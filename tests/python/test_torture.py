@@ -46,7 +46,7 @@ def test_torture_run_detects_a_writer_that_loses_data():
         capture_output=True,
         text=True,
     )
-    # Failures of the compared library are only counted.
+    # Failures of numpy.savez, a compared library, do not change the exit status.
     assert run.returncode == 0, run.stdout + run.stderr
     row = next(line for line in run.stdout.splitlines() if line.startswith("| numpy.savez"))
     header = next(line for line in run.stdout.splitlines() if line.startswith("| subject"))
@@ -466,7 +466,7 @@ ADDED_RUNS = """
 import report
 
 
-# A size, "peak, MB", is that of the run that was added last.
+# For a size such as "peak, MB", added() keeps the value of the run that was added last.
 def entry(seed, peak):
     counts = {{"MB": 512, "limit, MB": 51, "bytes": 7, "kills": 3, "peak, MB": peak}}
     return {{"runs": [seed], "rows": [{{"subject": "x", "counts": counts, "problems": []}}]}}

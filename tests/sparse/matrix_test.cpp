@@ -158,7 +158,7 @@ TEST(SparseMatrix, InconsistentComponentsAreRefused) {
   EXPECT_THAT(refused(csr_node({0, 2, 2, 3}, {1, 3, 0}, {-1, 4})),
               HasSubstr("lengths of 0 or more"));
   EXPECT_THAT(refused(csr_node({}, {}, {std::numeric_limits<std::int64_t>::max(), 4})),
-              HasSubstr("one entry more than"));
+              HasSubstr("crow_indices: expected one entry more than 9223372036854775807 rows"));
   TensorDict floats_as_ends = csr_node({0, 0, 0, 0}, {});
   floats_as_ends.set("crow_indices", Tensor::zeros(DType::float32, {4}));
   EXPECT_THAT(refused(floats_as_ends), HasSubstr("expected int32 or int64, found float32"));
@@ -557,7 +557,8 @@ TEST(SparseBuilder, RefusesEntriesOfOtherShapesAndAfterFinish) {
   const Tensor square = Tensor::from<std::int64_t>({0, 0, 1, 1}, {2, 2});
   const Tensor zeros = Tensor::zeros(DType::float32, {2, 2});
   EXPECT_THAT(message_of([&] { builder.add(square, square, zeros); }, ErrorCode::invalid_argument),
-              HasSubstr("values of equal length, found [2, 2], [2, 2] and [2, 2]"));
+              HasSubstr("expected one-dimensional rows, columns and values of equal length, found "
+                        "[2, 2], [2, 2] and [2, 2]"));
   const SparseMatrix m = builder.finish();
   const std::string late = "builder: expected entries before finish(), found some after it";
   EXPECT_THAT(message_of([&] { builder.add(m); }, ErrorCode::invalid_argument), HasSubstr(late));

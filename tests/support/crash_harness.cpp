@@ -140,7 +140,7 @@ bool save_in_child_killed_at(const CrashCase& crash, const fs::path& path, bool 
   return code == kKilled;
 }
 
-/// Simulates a reboot: existing leases have another boot ID, and their time-out is over.
+/// Simulates a reboot: existing leases have another boot ID, and their timeout is over.
 class AfterABoot {
  public:
   AfterABoot()

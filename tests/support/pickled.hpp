@@ -67,7 +67,8 @@ inline std::string with_state(const std::string& object, const std::string& stat
 }
 inline std::string persistent(const std::string& id) { return id + "Q"; }
 
-/// A pickle of protocol 2 with that value. Readers also accept opcodes of later protocols in it.
+/// A complete pickle of protocol 2, whose root has the opcodes `value`. Readers also accept opcodes
+/// of later protocols in it.
 inline std::string whole(const std::string& value) { return "\x80\x02" + value + "."; }
 
 }  // namespace tenfold::test::pickled

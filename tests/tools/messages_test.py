@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
-# `overwrite=True`, `format=\"memmap\"`, `keys=[...]`, `rename=lambda name: ...`
+# Finds, for example, `overwrite=True`, `format=\"memmap\"`, `keys=[...]`, `rename=lambda name: ...`
 PYTHON = re.compile(r"\b[a-z_]+=(?:\\\"|True\b|False\b|None\b|lambda\b|\[)|\blambda [a-z]+:")
 
 

@@ -77,8 +77,9 @@ TEST(OptimizerNames, NamesAreRenamedAndDifferencesAreListed) {
   EXPECT_THAT(report.missing, ElementsAre("first.bias"));
   EXPECT_THAT(report.unexpected, ElementsAre("other.bias"));
   EXPECT_THAT(report.loaded, IsSupersetOf({"state.0.exp_avg", "state.2.exp_avg"}));
-  EXPECT_THAT(thrown_by([&] { load_into(adam, layers, state_dict(adam), options); }).message,
-              HasSubstr("rename: it does not apply to an optimizer whose parameters are matched"));
+  EXPECT_THAT(
+      thrown_by([&] { load_into(adam, layers, state_dict(adam), options); }).message,
+      HasSubstr("rename: it does not apply to an optimizer whose parameters are matched by order"));
 }
 
 TEST(OptimizerNames, RenameOfEveryNameKeepsTheNumbersOfStates) {

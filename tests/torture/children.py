@@ -44,7 +44,7 @@ class Outcome:
     """How a call in a child ended."""
 
     kind: str  # "returned", "raised", "killed" (by a signal) or "hung"
-    value: Any = None  # the result; the text of the error; the name of the signal
+    value: Any = None  # by kind: the result, the text of the error, the name of the signal
     last_words: str = ""  # the stderr of a child that sent no result
 
     @property
@@ -235,7 +235,7 @@ def run_program(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Finished:
-    """Runs a program without the preloaded library, and waits until it ends.
+    """Runs a program without LD_PRELOAD, which faults.py sets, and waits until it ends.
 
     Args:
         command: the program and its arguments.

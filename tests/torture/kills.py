@@ -67,7 +67,7 @@ def _kill_each(writer: Writer, wanted: int, end: float, options: Options, row: R
             row.count(what)
             if what == "whole":
                 start = int(outcome.value)
-                # Replace a growing store in time, because each version makes its checks slower.
+                # Replace a growing store after some versions, because each makes its checks slower.
                 if writer.session is None or start < writer.last_version:
                     continue
             else:

@@ -45,7 +45,7 @@ class Limit:
             group = root / name
             with contextlib.suppress(OSError):
                 group.mkdir()
-                # A process may not be allowed to join it.
+                # Try to join the group in a child, because this may not be allowed.
                 self._group, self.kind = group, kind
                 if in_child(lambda: self.enter(1 << 30)).returned:
                     return

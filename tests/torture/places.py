@@ -129,8 +129,8 @@ def _fill_disk(writer: Writer, mounted: Path, expected: int, end: float) -> Row:
     def save_until_full(version: int, sizes: Sizes) -> tuple[int, int]:
         """Returns the last saved version, and the errno of the next save.
 
-        The errno is 0 if no save failed in time or before version _MOST_VERSIONS, and -1 for an
-        error without one.
+        The errno is 0 if no save failed in time or before version _MOST_VERSIONS, and -1 if the
+        error has no errno.
         """
         try:
             step = writer.steps(path, sizes, True)

@@ -112,7 +112,8 @@ def _write_both(writer: Writer, end: float, options: Options) -> Row:
             path = folder / writer.file_name
             in_child(lambda path=path: writer.save(path, 1, LARGE, False))
             until = time.monotonic() + 0.5
-            # The process that starts first may hold the path for the whole round: take turns.
+            # The process that starts first may hold the path for the whole round. Therefore, the
+            # processes start in another order in each round.
             order = (0, 1) if rounds % 2 else (1, 0)
             children = [
                 Child(lambda path=path, until=until, n=n: _save_until(writer, path, n, until))

@@ -416,7 +416,7 @@ def _found_ring(path: Path, most_lost: int = ROWS) -> int | None:
     if not _is_there(path):
         return 0
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # rows that were being overwritten at the SIGKILL
+        warnings.simplefilter("ignore")  # about rows that a killed append overwrote
         if not (report := tenfold.verify(path)).ok:
             raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
         ids = _right_ids(tenfold.Dataset(path), False)

@@ -34,8 +34,8 @@ PROJECT = (REPOSITORY / "pyproject.toml").read_text()
 EXTRAS = PROJECT.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
 FLOORS = dict(re.findall(r'"(\w+)>=([0-9.]+)"', EXTRAS))
 TEST_TOOLS = ("pytest", "pytest-timeout", "hypothesis")
-# Libraries that the tests compare with. --floors takes the versions that pip selects for the oldest
-# torch.
+# Libraries with which the tests compare tenfold. --floors takes the versions that pip selects for
+# the oldest torch.
 PEERS = ("tensordict", "safetensors")
 
 # The part of the test suite that runs in the environment with torch: formats, values, errors,

@@ -283,10 +283,13 @@ TEST(ConsolidatedWrite, RefusesByKeyBeforeAnythingIsWritten) {
     EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   };
   using enum ErrorCode;
-  expect(unsupported, with("a", with("x", Leaf(float8))), "key \"a/x\": tensordict cannot read");
+  expect(unsupported, with("a", with("x", Leaf(float8))),
+         "key \"a/x\": tensordict cannot read this dtype");
   expect(unsupported, with("x", nested), "key \"x\": a nested tensor cannot be stored");
-  expect(unsupported, with("leaves", TensorDict()), "key \"leaves\": a node with this key");
-  expect(unsupported, with("size", TensorDict()), "key \"size\": a node with this key");
+  expect(unsupported, with("leaves", TensorDict()),
+         "key \"leaves\": a node with this key cannot be stored");
+  expect(unsupported, with("size", TensorDict()),
+         "key \"size\": a node with this key cannot be stored");
   expect(unsupported, with("<NJT_VALUES>x", Leaf(bytes)), "a part of a jagged tensor");
   NodeInfo jagged = kind(NodeKind::sparse);
   jagged.layout = "jagged";

@@ -270,7 +270,8 @@ TEST(Dcp, ReportsErrorsInShardsInSafetensors) {
   const auto changed = [&](const std::string& offsets) {
     return refusal_of_shards(info, R"(model.rows\": {\"saved_offsets\": )" + offsets + "}");
   };
-  EXPECT_THAT(changed("[4, 0]"), HasSubstr("tensor \"model.rows\": its pieces do not make up"));
+  EXPECT_THAT(changed("[4, 0]"),
+              HasSubstr("tensor \"model.rows\": its pieces do not make up the tensor"));
   EXPECT_THAT(changed("[2, 0]"), HasSubstr("its pieces do not make up the tensor"));
   EXPECT_THAT(changed("[-3,0]"), HasSubstr("a list \"saved_offsets\" of 2 integers from 0"));
   EXPECT_THAT(changed("[3.00]"), HasSubstr("a list \"saved_offsets\" of 2 integers from 0"));

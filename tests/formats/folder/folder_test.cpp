@@ -513,12 +513,15 @@ TEST(MemmapFolder, RefusesByKeyEntriesThatTensordictFilesCannotHold) {
   const Refused cases[] = {
       {"dict", "the root: a node of kind dict", [] { return tree_of(NodeKind::dict); }},
       {"list", "key \"l\": a node of kind list", [] { return with("l", tree_of(NodeKind::list)); }},
-      {"shape", "key \"shape\": a key that", [] { return with("shape", Leaf(counting({1}))); }},
-      {"device", "key \"device\": a key that", [] { return with("device", NonTensor{Value(1)}); }},
+      {"shape", "key \"shape\": a key that tensordict's metadata uses itself",
+       [] { return with("shape", Leaf(counting({1}))); }},
+      {"device", "key \"device\": a key that tensordict's metadata uses itself",
+       [] { return with("device", NonTensor{Value(1)}); }},
       {"ints", "key \"v\": a dict whose keys are not all str",
        [&] { return with("v", NonTensor{int_keys}); }},
       {"unbatched", "key \"u\": an unbatched tensor", [&] { return with("u", unbatched); }},
-      {"clash", "key \"x.memmap\": a key whose file", [&] { return clash; }},
+      {"clash", "key \"x.memmap\": a key whose file name is too long, or belongs to another key",
+       [&] { return clash; }},
       {"long", "a key whose file name is too long", [&] { return with(long_key, leaf); }},
       {"schema", "the root: the schema of a data set", [&] { return schema; }},
   };

@@ -310,7 +310,8 @@ const std::vector<BadFile> kBadFiles = {
     {"descr-twice", ErrorCode::corrupt,
      "header: \"descr\" is duplicated: expected it once, found two"},
     {"descr-unclosed", ErrorCode::corrupt,
-     "header: not a valid literal: expected the end of the string, found the end at byte 24"},
+     "header: not a valid literal: expected a quote that ends the string, found the end at byte "
+     "24"},
     {"empty", ErrorCode::corrupt,
      "header: not a NumPy file: expected it to start with \"\\x93NUMPY\", found nothing"},
     {"header-call", ErrorCode::corrupt,

@@ -517,7 +517,7 @@ TEST_F(NumpyInPickle, ArrayOfProtocol5MayBeATranspositionOfItsBuffer) {
   EXPECT_EQ(mapped_bytes(leaf(frombuffer({2}, "C", "ab", {pickled::none()}))), "ab");
   for (const Shape& axes : {Shape{0}, Shape{0, 0}, Shape{0, 2}, Shape{0, 1, 2}}) {
     EXPECT_THAT(corrupt(frombuffer({2, 3}, "K", "abcdef", {integers(axes)})),
-                HasSubstr("array: axes: expected a permutation of the dimensions, found ["));
+                HasSubstr("array: axes: expected a permutation of the dimensions"));
   }
   EXPECT_THAT(corrupt(frombuffer({2, 3}, "K", "abcdef")), HasSubstr("array: order"));
 }

@@ -281,7 +281,8 @@ TEST_F(TorchTree, KeysWithTheStringOfAnotherKeyAreNamedByTheirType) {
     EXPECT_THAT(found.keys(), ElementsAre(text, shown));
     EXPECT_EQ(found.value(text), Value(1));
     EXPECT_EQ(found[shown].value("value"), Value(2));
-    EXPECT_THAT(found[shown].info().problem, HasSubstr("its key has the same string as another"));
+    EXPECT_THAT(found[shown].info().problem,
+                HasSubstr("its key has the same string as another key"));
   }
 }
 

@@ -59,9 +59,10 @@ TEST(ArrowTypes, TimesOfAnUnknownKindOrUnitAreUnsupported) {
     ArrowNode node(format, "at");
     ArrowNode root("+s");
     root.child(node);
-    expect_error(ErrorCode::unsupported,
-                 "schema: column \"at\": no column can store this type: expected numbers, dates",
-                 [&] { type_of(root); });
+    expect_error(
+        ErrorCode::unsupported,
+        "schema: column \"at\": no column can store this type: expected numbers, dates and times",
+        [&] { type_of(root); });
     expect_error(ErrorCode::unsupported, "found the Arrow format \"" + std::string(format) + "\"",
                  [&] { type_of(root); });
   }

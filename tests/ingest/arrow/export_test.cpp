@@ -252,8 +252,7 @@ TEST(ArrowExport, DamagedOffsetsOfABatchWithoutItemsAreAnErrorToo) {
   Reader reader(Dataset(tree).range(2, 4), {});
   ArrowOwned<ArrowArray> batch;
   EXPECT_THAT(reader.next(batch),
-              HasSubstr("column \"tags\": end offset of item 1: expected nondecreasing offsets "
-                        "within [0, "));
+              HasSubstr("column \"tags\": end offset of item 1: expected nondecreasing offsets"));
 }
 
 TEST(ArrowExport, DtypesThatArrowDoesNotHaveAreRefusedByColumn) {

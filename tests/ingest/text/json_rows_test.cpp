@@ -264,7 +264,8 @@ TEST(IngestJson, ReadsArraysLargerThanABlock) {
   EXPECT_EQ(values<std::int64_t>(ds, "x")[299'999], 299'999);
   IngestOf cut;
   EXPECT_THAT(cut.error("a.json", text, ErrorCode::corrupt), HasSubstr("expected ']'"));
-  EXPECT_THAT(cut.error("a.json", text + "] 1", ErrorCode::corrupt), HasSubstr("more after"));
+  EXPECT_THAT(cut.error("a.json", text + "] 1", ErrorCode::corrupt),
+              HasSubstr("more after its ']'"));
   EXPECT_THAT(cut.error("a.json", text + ",]", ErrorCode::corrupt), HasSubstr("line 300000"));
   for (const char* const rows : {"[{\"x\": 1},]", "[,{\"x\": 1}]"}) {
     EXPECT_THAT(cut.error("a.json", rows, ErrorCode::corrupt),

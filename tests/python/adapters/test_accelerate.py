@@ -45,7 +45,7 @@ class Counter:
 
 
 class Training:
-    """All objects that an Accelerator saves. Epochs use the RNGs of Python, NumPy and torch."""
+    """All objects that an Accelerator saves. epoch() uses the RNGs of Python, NumPy and torch."""
 
     def __init__(self, seed: int = 0, num_models: int = 1, **options) -> None:
         for state in (AcceleratorState, GradientState, PartialState):

@@ -179,7 +179,7 @@ def unsupported_on_one_rank(folder, rank):
 
 
 class Failing:
-    """A mock of the native manager in which one call fails."""
+    """Wraps the native manager: the method `name` raises `error`, and all others work."""
 
     def __init__(self, native, name, error):
         self._native, self._name, self._error = native, name, error
@@ -551,7 +551,7 @@ def failing_shards(folder, rank):
 
 
 class Ending:
-    """A mock of the native manager that ends the process before or after a call."""
+    """Wraps the native manager; ends the process in `phase`, such as "before publish"."""
 
     def __init__(self, native, phase):
         self._native, self._phase = native, phase

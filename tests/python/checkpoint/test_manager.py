@@ -91,7 +91,7 @@ def test_rng_state_refuses_other_states():
     wrong = [[1], "rng", {"python": {**state["python"], "words": [1]}}]
     wrong.append({**state, "numpy": {**state["numpy"], "words": [1]}})
     for other in wrong:
-        with pytest.raises(TypeError, match=r"RngState: .*expected a (dict|tensor), found"):
+        with pytest.raises(TypeError, match=r"RngState: .*expected a (dict|tensor)"):
             rng.load_state_dict(other)
 
 

@@ -186,5 +186,7 @@ def test_error_of_damaged_item_offsets_names_the_item(tmp_path: Path) -> None:
     items = np.array([3, 5, 6], np.int64).tobytes()
     (offsets,) = (p for p in (tmp_path / "d").rglob("*.memmap") if p.read_bytes() == items)
     offsets.write_bytes(np.array([3, 2, 6], np.int64).tobytes())
-    with pytest.raises(OSError, match=r'column "t": end offset of item 1: expected nondecreasing'):
+    with pytest.raises(
+        OSError, match=r'column "t": end offset of item 1: expected nondecreasing offsets'
+    ):
         pa.table(Dataset(tmp_path / "d"))

@@ -52,7 +52,7 @@ def test_permutation_supports_indexing_and_unit_slices() -> None:
         order[1000]
     with pytest.raises(ValueError, match="step of 1"):
         order[::2]
-    with pytest.raises(ValueError, match="expected 0 to"):
+    with pytest.raises(ValueError, match=r"permutation: size: expected 0 to 2\^62"):
         tenfold.permutation(-1)
 
 
@@ -172,7 +172,7 @@ def test_extreme_but_valid_options_are_accepted(ds: Dataset) -> None:
         other.load_state_dict(json.loads(json.dumps(loader.state_dict())))
         assert other.state_dict() == loader.state_dict()
         assert torch.equal(next(iter(other))["id"], next(iter(loader))["id"])
-    with pytest.raises(ValueError, match="batch loader: epoch: expected 0 to"):
+    with pytest.raises(ValueError, match="batch loader: epoch: expected 0 to 4611686018427387904"):
         loader.set_epoch(2**63 - 1)
     with pytest.raises(TypeError, match="batch loader: epoch: expected an int, found None"):
         loader.set_epoch(None)
@@ -342,7 +342,7 @@ def test_state_within_a_window_is_the_start_of_the_window(device: Any) -> None:
     for (batch, _), (expected, _) in zip(again, second, strict=True):
         assert torch.equal(batch["x"], expected["x"])
 
-    # This iteration ends within the last window of epoch 1, so the next repeats it.
+    # This iteration ends within the last window of epoch 1, so the next iteration repeats epoch 1.
     resumed.load_state_dict(state(1, 50))
     assert next(tenfold.accumulate(resumed, steps=5)).rows == 50
     assert resumed.state_dict() == state(1, 50)
@@ -471,7 +471,7 @@ def test_ragged_columns_are_nested_or_padded_per_column(texts: Dataset, mapped: 
     batch = next(iter(BatchLoader(ds, 4, pad={"marks": "offsets"})))
     assert batch["tokens"].is_nested
     assert batch["name"] == ["Ann", "Bobby", "", "Zoe"]
-    assert not mapped or set(seen) == {2, 0, 3, 1}, "the function of a row got padded rows"
+    assert not mapped or set(seen) == {2, 0, 3, 1}, "map() passed padded rows to its function"
 
 
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped by rows"])

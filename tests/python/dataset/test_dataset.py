@@ -288,11 +288,11 @@ def test_ragged_arrays_of_strings_are_not_padded(path: Path) -> None:
 
 def test_mapped_rows_with_different_keys_are_refused(ds: Dataset) -> None:
     mapped = ds.map(lambda row: {"a": 1} if int(row["id"]) == 1 else {"a": 1, "b": 2})
-    message = r"sample 1 of the batch: expected the keys of the first sample, \['a'\], found"
+    message = r"sample 1 of the batch: expected the keys of the first sample, \['a'\]"
     with pytest.raises(ValueError, match=message):
         mapped[[1, 4]]
     nested = ds.map(lambda row: {"n": {str(int(row["id"])): 1}})
-    with pytest.raises(ValueError, match='entry "n": expected the keys'):
+    with pytest.raises(ValueError, match='entry "n": expected the keys of the first sample'):
         nested[[1, 4]]
 
 
@@ -445,7 +445,7 @@ def test_filter_accepts_only_bool_masks(ds: Dataset) -> None:
         with pytest.raises(TypeError, match="filter: mask: expected bools, found int"):
             ds.filter(mask)
     for mask in (some[1:], torch.tensor(some[1:]), lambda batch: [True]):
-        with pytest.raises(IndexError, match=rf"filter: mask: expected shape \({ROWS},\), found"):
+        with pytest.raises(IndexError, match=rf"filter: mask: expected shape \({ROWS},\)"):
             ds.filter(mask)
 
 
@@ -466,7 +466,9 @@ def test_filter_accepts_masks_of_pyarrow(ds: Dataset) -> None:
 
 @pytest.mark.parametrize("value", [torch.tensor([True, False]), np.zeros((2, 0), bool)])
 def test_a_filter_list_of_arrays_is_a_type_error(ds: Dataset, value: Any) -> None:
-    with pytest.raises(TypeError, match="filter: mask: expected bools, found an array of bools"):
+    with pytest.raises(
+        TypeError, match="filter: mask: expected bools, found an array of bools of shape"
+    ):
         ds.filter([value] * ROWS)
 
 
@@ -496,7 +498,10 @@ def test_any_tree_of_equally_long_tensors_is_a_data_set(tmp_path: Path) -> None:
         assert torch.equal(data[[6, 0]]["x"], columns["x"][[6, 0]])
     with pytest.raises(ValueError, match="same number of rows: expected 7, found 6"):
         Dataset({"x": torch.rand(7), "y": torch.arange(6)})
-    message = r'entry "x.1": .*number of rows: expected 2, found 1; each tensor of a list is a col'
+    message = (
+        'entry "x.1": all columns of a data set have the same number of rows: expected 2, found 1; '
+        "each tensor of a list is a column"
+    )
     with pytest.raises(ValueError, match=message):
         Dataset({"x": [torch.zeros(2, 3), torch.zeros(1, 2)]})
     with pytest.raises(ValueError, match=r"batch_size.*expected \[N\], found \[\]"):
@@ -529,7 +534,7 @@ def test_integers_beyond_64_bits_raise_clear_errors(tmp_path: Path) -> None:
         ds.split([1, 1], seed=2**64)
     with pytest.raises(TypeError, match=r"permutation: size: expected an int, found 2\.5"):
         tenfold.permutation(2.5)
-    with pytest.raises(ValueError, match="permutation: seed: expected 0 to"):
+    with pytest.raises(ValueError, match="permutation: seed: expected 0 to 18446744073709551615"):
         tenfold.permutation(2, seed=-1)
 
 
@@ -537,7 +542,7 @@ def test_ints_of_numpy_and_torch_are_options_but_bools_are_not(ds: Dataset) -> N
     with pytest.raises(TypeError, match="split: size: expected an int, found True"):
         ds.split([True, 1])
     for flag in (True, torch.tensor(True), np.bool_(True)):
-        with pytest.raises(TypeError, match="head: n: expected an int, found"):
+        with pytest.raises(TypeError, match="head: n: expected an int"):
             ds.head(flag)
     for number in (torch.tensor([1]), np.uint8(1), np.array(1)):
         assert len(ds.head(number)) == 1
@@ -548,7 +553,7 @@ def test_concat_and_mix_accept_iterators_and_reject_non_lists(ds: Dataset) -> No
     assert len(tenfold.mix((ds.range(0, 4) for _ in range(2)), [1, 1])) == 8
     for join in (tenfold.concat, lambda parts: tenfold.mix(parts, [1])):
         for parts in (ds, "path", None, 3):
-            with pytest.raises(TypeError, match="expected a list of data sets, found"):
+            with pytest.raises(TypeError, match="expected a list of data sets"):
                 join(parts)
         with pytest.raises(TypeError, match=r"found str; open a folder with tenfold.Dataset"):
             join(["path"])

@@ -136,7 +136,7 @@ def test_transform_error_is_raised_at_its_own_batch(ds: Dataset) -> None:
         assert next(batches)["id"].tolist() == [2, 3]
         with pytest.raises(RuntimeError, match="mine"):
             next(batches)
-        # A loader of this state skips the batch that failed.
+        # A loader that loads this state skips the batch that failed.
         assert loader.state_dict()["position"] == 6
 
 

@@ -292,7 +292,7 @@ def test_floats_next_to_tensors_keep_their_precision(tmp_path: Path) -> None:
     [
         ({"x": [1.0, 2.0]}, r'column "id": expected int64, found null; .*nullable'),
         ({"x": [1.0, 2.0], "id": None}, r'column "id": expected int64, found null'),
-        ({"x": [1.0, 2.0], "id": 1, "y": 2}, r'column "y": no such column: expected one of'),
+        ({"x": [1.0, 2.0], "id": 1, "y": 2}, r'column "y": no such column'),
         ({"x": [1.0], "id": 1}, r'"x": expected float32\[2\], found .* of length 1'),
         ({"x": torch.ones(1), "id": 1}, r'"x": expected float32\[2\], found float32\[1\]'),
         ({"x": [1e300, 1], "id": 1}, r'"x": expected float32\[2\], found .* with 1e\+300'),
@@ -302,11 +302,14 @@ def test_floats_next_to_tensors_keep_their_precision(tmp_path: Path) -> None:
         ({"x": torch.rand(2, 2), "id": 1}, r'columns "id" and "x": expected one row in both'),
         ({"x": torch.rand(2, 2), "id": [1]}, r'column "id": expected 2 rows.*found 1'),
         ({"x": torch.rand(2, 2, 2), "id": 1}, r"found 3"),
-        ([{"x": [1, 2], "id": 1}, {"x": [1, 2]}], r'row 1, column "id": expected int64, found no'),
+        (
+            [{"x": [1, 2], "id": 1}, {"x": [1, 2]}],
+            r'row 1, column "id": expected int64, found no such key',
+        ),
         ([{"x": [1, 2], "id": 1}, {"x": [1], "id": 1}], r'row 1, column "x"'),
         (
             [{"x": [1, 2], "id": 1}, {"id": 1, "y": 2}],
-            r'row 1, column "y": no such column: expected one of',
+            r'row 1, column "y": no such column',
         ),
         ({"x": [[1, 2], [1]], "id": [1, 2]}, r'row 1, column "x": expected float32\[2\]'),
     ],
@@ -406,9 +409,11 @@ def test_a_list_of_rows_in_place_keeps_the_columns_that_no_row_has(tmp_path: Pat
     assert ds[2]["r"] == {"x": 20, "x.valid": True}
     with pytest.raises(ValueError, match='row 1, column "b": expected int64, as in the first row'):
         ds[[0, 1]] = [{"a": 1, "b": 2}, {"a": 3}]
-    with pytest.raises(ValueError, match='row 1, column "b": expected no value, as in the first'):
+    with pytest.raises(
+        ValueError, match='row 1, column "b": expected no value, as in the first row'
+    ):
         ds[[0, 1]] = [{"a": 1}, {"a": 3, "b": 2}]
-    with pytest.raises(ValueError, match='row 1, column "c": no such column: expected one of'):
+    with pytest.raises(ValueError, match='row 1, column "c": no such column'):
         ds[[0, 1]] = [{"a": 1}, {"c": 3}]
     assert ds[0]["a"] == 10
     ds[[0, 1]] = [{"a": 1, "a.valid": False}, {"a.valid": True, "a": 30}]
@@ -577,7 +582,9 @@ def test_create_rejects_invalid_arguments(tmp_path: Path) -> None:
     for arguments in ({"num_rows": 1, "capacity": 1}, {"capacity": 0}, {"num_rows": -1}):
         with pytest.raises(ValueError, match="create: "):
             tenfold.create(tmp_path / "a", {"id": "int64"}, **arguments)
-    with pytest.raises(tenfold.UnsupportedError, match="slots of a circular buffer have"):
+    with pytest.raises(
+        tenfold.UnsupportedError, match="all slots of a circular buffer have the same size"
+    ):
         tenfold.create(tmp_path / "a", {"name": "string"}, capacity=4)
     for arguments in ({}, {"schema": {"x": "int64"}, "example": {"x": 1}}):
         with pytest.raises(ValueError, match="create: schema and example: expected one of them"):
@@ -657,7 +664,9 @@ def test_closed_handle_still_reads_and_allows_replacing_the_folder(tmp_path, ope
 
 def test_str_with_a_lone_surrogate_is_refused(tmp_path: Path) -> None:
     ds = tenfold.create(tmp_path / "rows", {"s": "string"})
-    with pytest.raises(ValueError, match=r'column "s": expected text, found a str with a lone'):
+    with pytest.raises(
+        ValueError, match=r'column "s": expected text, found a str with a lone surrogate'
+    ):
         ds.append({"s": "\ud800"})
     assert len(ds) == 0
 
@@ -688,7 +697,7 @@ def test_mappings_in_place_of_values_are_errors(tmp_path: Path, rows: Any) -> No
     [
         ({"values": torch.zeros(3)}, r"""expected a dict of .* found the keys \['values'\]"""),
         ({"offsets": [0, 3]}, r"""expected a dict of .* found the keys \['offsets'\]"""),
-        ({"values": [1.0], "offsets": [0, 1], "x": 1}, "expected a dict of"),
+        ({"values": [1.0], "offsets": [0, 1], "x": 1}, 'expected a dict of "values" and "offsets"'),
         ({"values": torch.zeros(3), "offsets": None}, "offsets: .*found NoneType"),
         ({"values": torch.zeros(3), "offsets": 3}, "offsets: .*found int"),
         ({"values": torch.zeros(3), "offsets": torch.tensor(3)}, "offsets: .*found Tensor"),
@@ -794,9 +803,9 @@ def test_a_record_has_no_validity_in_a_list_of_rows(tmp_path: Path) -> None:
     ds.append([{"r": {"x": 1.0}}, {"r": {"x": 2.0}}])
     row = {"r": {"x": 5.0}, "r.valid": False}
     for rows in ([row], [{"r.valid": False, "r.x": 5.0}]):
-        with pytest.raises(ValueError, match=r'column "r\.valid": no such column: expected one of'):
+        with pytest.raises(ValueError, match=r'column "r\.valid": no such column'):
             ds.append(rows)
-    with pytest.raises(ValueError, match=r'column "r\.valid": no such column: expected one of'):
+    with pytest.raises(ValueError, match=r'column "r\.valid": no such column'):
         ds[[0, 1]] = [row, row]
     assert ds["r.x"].tolist() == [1, 2]
 
@@ -829,7 +838,7 @@ def test_a_validity_in_another_dict_than_its_value_is_an_error(
 @pytest.mark.parametrize("validity", [None, 1.0, "yes", np.int64(1)])
 def test_a_validity_in_a_row_must_be_a_bool(tmp_path: Path, validity: Any) -> None:
     ds = tenfold.create(tmp_path / "rows", {"x": tenfold.Column("int64", nullable=True)})
-    with pytest.raises(ValueError, match=r'column "x\.valid": expected a bool, found'):
+    with pytest.raises(ValueError, match=r'column "x\.valid": expected a bool'):
         ds.append([{"x": 1, "x.valid": validity}])
     assert len(ds) == 0
 
@@ -862,9 +871,11 @@ def test_none_in_a_list_is_named_with_its_index(tmp_path: Path) -> None:
     ):
         ds.append({"n": [None, 1], "m": matrix})
     for bad, index in (([[1, 2], [3, None]], r"\[1, 1\]"), ([matrix[0], None], "1")):
-        with pytest.raises(ValueError, match=rf'row 0, column "m": .* None at index {index} of'):
+        with pytest.raises(
+            ValueError, match=rf'row 0, column "m": .* None at index {index} of a list'
+        ):
             ds.append([{"n": [1, 1], "m": bad}])
-    with pytest.raises(ValueError, match=r'row 1, column "n": .* None at index 1 of'):
+    with pytest.raises(ValueError, match=r'row 1, column "n": .* None at index 1 of a list'):
         ds.append({"n": [[1, 2], [1, None]], "m": [matrix, matrix]})
     with pytest.raises(ValueError, match=r"found a list of int64 of length 3$"):
         ds.append({"n": [1, 2, 3], "m": matrix})

@@ -24,7 +24,9 @@ def test_single_tensor_or_array_becomes_one_column(tmp_path: Path) -> None:
     assert tenfold.infer_schema(values) == ds.schema
     with pytest.raises(ValueError, match="at least one dimension"):
         tenfold.ingest(torch.tensor(1.0), tmp_path / "d")
-    with pytest.raises(tenfold.UnsupportedError, match="expected a dense tensor, found a sparse"):
+    with pytest.raises(
+        tenfold.UnsupportedError, match="expected a dense tensor, found a sparse tensor"
+    ):
         tenfold.ingest(torch.eye(2).to_sparse(), tmp_path / "d")
     assert len(Dataset(tmp_path / "d")) == 4
 
@@ -208,7 +210,9 @@ def test_infer_schema_accepts_na_values(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"x": 1}\n')
     with pytest.raises(ValueError, match=r"x\.jsonl: na_values: expected CSV or TSV files"):
         tenfold.infer_schema(tmp_path / "x.jsonl", na_values=["NA"])
-    with pytest.raises(ValueError, match="infer_schema: na_values: expected only with CSV or TSV"):
+    with pytest.raises(
+        ValueError, match="infer_schema: na_values: expected only with CSV or TSV files"
+    ):
         tenfold.infer_schema([{"x": 1}], na_values=["NA"])
     with pytest.raises((TypeError, ValueError), match="infer_schema: na_values"):
         tenfold.infer_schema(tmp_path / "x.csv", na_values=[1])

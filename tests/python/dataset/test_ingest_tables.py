@@ -125,7 +125,7 @@ def test_npy_files_of_strings_of_several_lengths_are_one_column(tmp_path, dtype)
     expected = [text for part in parts for text in part]
     assert ds["0"] == (expected if dtype == "U" else [text.encode() for text in expected])
     np.save(files[1], np.arange(2))
-    with pytest.raises(ValueError, match=r"1.npy: dtype: expected"):
+    with pytest.raises(ValueError, match=r"1.npy: dtype: .* found int64"):
         tenfold.ingest(files, tmp_path / "ds")
 
 

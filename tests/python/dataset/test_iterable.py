@@ -219,7 +219,9 @@ def test_state_dict_without_the_iterator_raises_after_workers_read_all_rows(
     time.sleep(1)
     if not wrapped:
         del iterator
-    with pytest.raises(tenfold.UnsupportedError, match="released in the middle of the epoch or at"):
+    with pytest.raises(
+        tenfold.UnsupportedError, match="released in the middle of the epoch or at its end"
+    ):
         rows.state_dict()
 
 

@@ -304,7 +304,9 @@ def test_an_object_that_cannot_be_pickled_is_refused_by_name(tmp_path: Path) -> 
     state = {"function": lambda: 0}
     error = failure(distributed.save, state, tmp_path / "m", allow_opaque=True, no_dist=True)
     assert isinstance(error, tenfold.UnsupportedError)
-    assert "'function': it cannot be stored: expected an object that torch.save" in str(error)
+    assert "'function': it cannot be stored: expected an object that torch.save can pickle" in str(
+        error
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -736,7 +738,7 @@ def test_a_header_beyond_the_limit_is_refused_before_anything_is_written(tmp_pat
     path = tmp_path / "new" / "m.safetensors"
     error = failure(save, state, path, planner=SavePlanner())
     assert isinstance(error, tenfold.UnsupportedError)
-    assert "the header is too long: expected at most 100000000 bytes, found 1050" in str(error)
+    assert "the header is too long: expected at most 100000000 bytes" in str(error)
     assert not path.parent.exists()  # not even the folder was created
 
 
@@ -801,7 +803,7 @@ def test_a_format_that_a_layout_lacks_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(TypeError, match=r"^storage writer: format: expected a str, found 1"):
         StorageWriter(tmp_path / "m", format=1)
-    with pytest.raises(ValueError, match=r"^storage writer: num_threads: expected 0 to"):
+    with pytest.raises(ValueError, match=r"^storage writer: num_threads: expected 0 to 2147483647"):
         StorageWriter(tmp_path / "m", num_threads=-1)
 
 
@@ -839,7 +841,7 @@ def test_verify_reports_a_manifest_that_does_not_end_with_a_checksum(
     manifest = tmp_path / "m" / "metadata.json"
     manifest.write_bytes(manifest.read_bytes() + b"\n")
     (problem,) = tenfold.verify(tmp_path / "m").problems
-    assert "it has no checksum: expected 16 hexadecimal digits and" in problem.what
+    assert "it has no checksum: expected 16 hexadecimal digits" in problem.what
 
 
 def test_metadata_of_the_torch_layout_equals_that_of_torch(tmp_path: Path) -> None:
@@ -1077,7 +1079,11 @@ def test_an_entry_that_differs_between_ranks_is_refused_with_the_difference() ->
 
     for fields, expected, found in (
         ({"sizes": (3,)}, r"the box of shape \[2\] at \[0\]", r"the box of shape \[3\] at \[0\]"),
-        ({"is_opaque": True}, r"torch\.uint8 of", r"an object, stored as torch\.uint8 of"),
+        (
+            {"is_opaque": True},
+            r"torch\.uint8 of shape",
+            r"an object, stored as torch\.uint8 of shape",
+        ),
     ):
         with pytest.raises(ValueError, match=f"expected .*{expected}.* found .*{found}"):
             without_duplicates([items(), items(**fields)], to_lowest_rank=True)

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 if not torch.distributed.is_available():
     pytest.skip("torch without distributed", allow_module_level=True)
 
-# All worlds run in the fixture of the first test.
+# The fixture of the first test runs all checks of snapshot_worlds.py, so this test takes long.
 pytestmark = pytest.mark.timeout(600)
 
 WORLDS = Path(__file__).with_name("snapshot_worlds.py")

@@ -1131,7 +1131,8 @@ def check_objects_that_differ_between_ranks_are_stored_once() -> None:
 
 
 def check_checkpoint_of_a_newer_version_is_refused_on_all_ranks() -> None:
-    # By layout: the file in the checkpoint that has the format version, and the bytes with it.
+    # By layout: the file with the format version ("" if the checkpoint is one file), and the bytes
+    # that state the version.
     versions = {
         "safetensors": ("", rb"\"version\": 1, \"nodes\""),
         "folder": ("%notes.json", b'"version": 1'),

@@ -43,7 +43,10 @@ build = tenfold.MappedDict.build
             r"item 1: value: expected a tensor of shape \[3, 2\].*found \[2, 3\]",
         ),
         ([("a", torch.ones(3)), ("b", torch.ones(2, 3))], r"item 1: .*found \[2, 3\]"),
-        ([("a", 1), ("b", 2), ("a", 3)], 'key "a": expected every key once, found it in rows 0 a'),
+        (
+            [("a", 1), ("b", 2), ("a", 3)],
+            'key "a": expected every key once, found it in rows 0 and 2',
+        ),
         ([("a", None)], "item 0: value: .* found None"),
         ([("a", 1), ("b", None)], "item 1: value: expected int, as the first value is, found None"),
         ([("a", 1), ("b", "x")], "item 1: value: expected int, as the first value is, found str"),
@@ -252,7 +255,7 @@ def test_empty_mapped_dict_can_be_read_but_not_extended(tmp_path):
     assert found.tolist() == [False]
     with tenfold.MappedDict(tmp_path / "d", "r+") as writer:
         for items in ({"a": torch.zeros(3)}, {1: torch.zeros(3)}, {"a": {"x": 1}}):
-            with pytest.raises(ValueError, match="built without items, so the types of its keys"):
+            with pytest.raises(ValueError, match="the dictionary was built without items"):
                 writer.extend(items)
     assert len(d) == 0
 
@@ -266,7 +269,9 @@ def test_build_reports_progress(tmp_path):
 
 def test_another_data_set_or_a_missing_path_is_an_error(tmp_path):
     tenfold.ingest([{"a": 1}], tmp_path / "t")
-    with pytest.raises(ValueError, match="expected a dictionary, found a data set without"):
+    with pytest.raises(
+        ValueError, match="expected a dictionary, found a data set without an index"
+    ):
         tenfold.MappedDict(tmp_path / "t")
     with pytest.raises(FileNotFoundError):
         tenfold.MappedDict(tmp_path / "nothing")

@@ -232,7 +232,9 @@ def test_last_component_is_one_state_even_if_it_is_a_list_or_tensor(batch):
     arm = tenfold.SparseStateMapper([1, 2], torch.eye(2).to_sparse_csr())
     mapper = tenfold.HierarchicalStateMapper({"arm": arm, "row": [0.0, 0.0]})
     for states in (("arm", batch), [("arm", batch)], ["row", ("arm", batch)]):
-        with pytest.raises(TypeError, match="None, a bool, an int, a float, a str or a tuple of"):
+        with pytest.raises(
+            TypeError, match="None, a bool, an int, a float, a str or a tuple of them"
+        ):
             mapper(states)
     net = tenfold.ModuleStateMapper("test.hierarchical_linear")
     mapper = tenfold.HierarchicalStateMapper({"net": net})

@@ -110,7 +110,9 @@ def test_unregistered_class_cannot_be_saved(tmp_path):
     class Nameless(OneHot):
         pass
 
-    with pytest.raises(tenfold.UnsupportedError, match="Nameless: its class has no registered"):
+    with pytest.raises(
+        tenfold.UnsupportedError, match="Nameless: its class has no registered name"
+    ):
         Nameless(3).save(tmp_path / "a")
     assert not (tmp_path / "a").exists()
 

@@ -69,7 +69,9 @@ def test_equal_numbers_of_any_type_are_one_state(tmp_path, folder, states):
     if states[2] == (1, 2):
         assert mapper((torch.tensor(1), np.array(2))).equal(dense[2])
     for wrong in (b"a", [[1]], (1, [2])):
-        with pytest.raises(TypeError, match="None, a bool, an int, a float, a str or a tuple of"):
+        with pytest.raises(
+            TypeError, match="None, a bool, an int, a float, a str or a tuple of them"
+        ):
             mapper([wrong])
 
 
@@ -445,7 +447,7 @@ def test_tuples_that_hold_tensors_are_found():
     ],
 )
 def test_an_invalid_list_of_states_is_an_error(keys):
-    with pytest.raises(TypeError, match="expected"):
+    with pytest.raises(TypeError, match="a list of states"):
         tenfold.SparseStateMapper(keys, matrix_of(dense_of(2)))
 
 

@@ -164,11 +164,11 @@ def test_damaged_and_missing_files_raise_clear_errors(tmp_path: Path) -> None:
 def test_other_frameworks_backends_and_devices_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "m"
     ours.save_file({"x": torch.ones(2)}, path)
-    with pytest.raises(tenfold.UnsupportedError, match="framework: expected"):
+    with pytest.raises(tenfold.UnsupportedError, match='expected "pt" or "np"'):
         ours.safe_open(path, "tf")
-    with pytest.raises(tenfold.UnsupportedError, match="backend: expected"):
+    with pytest.raises(tenfold.UnsupportedError, match='expected "mmap" or "pread"'):
         ours.safe_open(path, "pt", backend="zz")
-    with pytest.raises(tenfold.UnsupportedError, match="device: expected"):
+    with pytest.raises(tenfold.UnsupportedError, match='device: expected "cpu"'):
         ours.safe_open(path, "np", device="cuda:0")
     with pytest.raises(ours.SafetensorError, match="foo"):
         ours.safe_open(path, "pt", device="foo")
@@ -253,7 +253,7 @@ def test_save_model_refuses_and_load_model_skips_what_is_not_a_dense_tensor(
     if NOT_DENSE[case] is not None:
         model.register_buffer(name, NOT_DENSE[case])
     model.register_buffer("a", torch.zeros(2))
-    with pytest.raises(ValueError, match=f"^key '{name}': expected a (dense|torch) tensor, found"):
+    with pytest.raises(ValueError, match=f"^key '{name}': expected a (dense|torch) tensor"):
         ours.save_model(model, tmp_path / "m")
     assert not (tmp_path / "m").exists()
     ours.save_file({"a": torch.ones(2)}, tmp_path / "m")

@@ -254,7 +254,9 @@ def test_duplicate_entries_are_named_by_their_coordinate(tmp_path):
 
 
 def test_invalid_coordinates_are_refused():
-    with pytest.raises(ValueError, match=r"coordinate \(4, 0\): expected one in"):
+    with pytest.raises(
+        ValueError, match=r"coordinate \(4, 0\): expected one in the shape \[4, 4\]"
+    ):
         SparseMatrix.from_coo([4], [0], [1.0], (4, 4))
     with pytest.raises(ValueError, match=r"coordinate \(0, -1\)"):
         SparseMatrix.from_coo([0], [-1], [1.0], (4, 4))
@@ -284,9 +286,13 @@ def test_arrays_of_other_forms_are_refused():
         SparseMatrix.from_coo(one, one, one, (1, 1))
     nested = torch.nested.nested_tensor([torch.ones(1)])
     for other in (torch.ones(1).to_sparse(), nested, torch.ones(1, device="meta")):
-        with pytest.raises(tenfold.UnsupportedError, match="expected dense arrays, found a"):
+        with pytest.raises(
+            tenfold.UnsupportedError, match="coordinates and elements: expected dense arrays"
+        ):
             SparseMatrix.from_coo([0], [0], other, (1, 1))
-        with pytest.raises(tenfold.UnsupportedError, match="expected dense arrays, found a"):
+        with pytest.raises(
+            tenfold.UnsupportedError, match="coordinates and elements: expected dense arrays"
+        ):
             SparseMatrix.from_coo(iter([[0]]), iter([[0]]), iter([other]), (1, 1))
 
 
@@ -395,7 +401,7 @@ def test_scipy_matrix_with_spare_capacity_is_accepted():
     [(70000.0, "float16"), (1e300, "float32"), (-1e39, "bfloat16"), (1e39j, "complex64")],
 )
 def test_finite_elements_that_overflow_the_dtype_raise(tmp_path, element, dtype):
-    with pytest.raises(ValueError, match=rf"row 1: expected {dtype}, found"):
+    with pytest.raises(ValueError, match=rf"row 1: expected {dtype}"):
         tenfold.SparseMatrix.build([{0: 1}, {1: element}], tmp_path / "m", dtype=dtype)
     infinite = [{0: float("inf"), 1: float("nan")}]
     made = tenfold.SparseMatrix.build(infinite, tmp_path / "m", dtype=dtype)
@@ -433,7 +439,7 @@ def test_floats_may_be_ints_of_any_size(tmp_path, framework, dtype):
     ],
 )
 def test_elements_are_never_changed_beyond_rounding(tmp_path, framework, element, dtype):
-    with using(framework), pytest.raises(ValueError, match=rf"row 1: expected {dtype}, found"):
+    with using(framework), pytest.raises(ValueError, match=rf"row 1: expected {dtype}"):
         SparseMatrix.build([{0: 1}, {0: element}], tmp_path / "m", dtype=dtype)
 
 
@@ -478,7 +484,7 @@ def test_dtype_of_elements_may_be_a_type_of_python(tmp_path):
 
 @pytest.mark.parametrize("column", [True, 1.0, "1", torch.tensor(1.0), torch.tensor([0, 1])])
 def test_columns_that_are_no_ints_are_named(tmp_path, column):
-    with pytest.raises(TypeError, match=r"row 1: column: expected an int, found"):
+    with pytest.raises(TypeError, match=r"row 1: column: expected an int"):
         SparseMatrix.build([{0: 1}, {column: 2}], tmp_path / "m")
 
 
@@ -501,7 +507,10 @@ def test_columns_may_be_scalar_tensors(tmp_path):
         ),
         (lambda: SparseMatrix.from_coo([0], [0], [None], (2, 2)), "expected numbers"),
         (lambda: SparseMatrix.from_torch(torch.eye(2).to_sparse().to("meta")), "meta device"),
-        (lambda: SparseMatrix.build([{2**63: 1}], "m"), "row 0: column: expected 0 to"),
+        (
+            lambda: SparseMatrix.build([{2**63: 1}], "m"),
+            "row 0: column: expected 0 to 9223372036854775806",
+        ),
         (
             lambda: SparseMatrix.build([{0: 1}], "m", 0),
             "column: expected none, as there are no columns",

@@ -133,14 +133,14 @@ def test_invalid_operands_and_axes_raise() -> None:
     ):
         matrix @ torch.ones(40, 2)
     for other in ([1, 2], torch.eye(25).to_sparse(), 3):
-        with pytest.raises(TypeError, match="@: expected a dense"):
+        with pytest.raises(TypeError, match="@: expected a dense tensor"):
             matrix @ other
     for layout in (torch.strided, torch.jagged):
         nested = torch.nested.nested_tensor([torch.ones(2)] * 25, layout=layout)
         with pytest.raises(TypeError, match="@: expected a dense tensor, found a nested"):
             matrix @ nested
     for axis in (2, "x", True, 1.0, torch.tensor([0, 1])):
-        with pytest.raises(ValueError, match="sum: axis: expected None, 0, 1, -1 or -2, found"):
+        with pytest.raises(ValueError, match="sum: axis: expected None, 0, 1, -1 or -2"):
             matrix.sum(axis)  # type: ignore[arg-type]
 
 
@@ -184,5 +184,5 @@ def test_end_offsets_that_decrease_raise_corrupt_file_error(tmp_path: Path, layo
         lambda matrix: matrix.sum(0),
         lambda matrix: matrix.sum(1),
     ):
-        with pytest.raises(tenfold.CorruptFileError, match=r"sparse tensor: .*_indices: expected"):
+        with pytest.raises(tenfold.CorruptFileError, match=r"sparse tensor: .*_indices"):
             call(SparseMatrix(path))

@@ -108,7 +108,7 @@ def test_arrays_are_operands_on_both_sides(make, array):
 def test_a_tree_is_not_equal_to_an_array_of_strings():
     td, text = tree(), np.array(["x", "y"])
     assert [operator.eq(td, text), operator.ne(td, text)] == [False, True]
-    with pytest.raises(TypeError, match="not supported between"):
+    with pytest.raises(TypeError, match="not supported between instances"):
         operator.lt(td, text)
 
 
@@ -284,7 +284,7 @@ def test_prod_reduces_any_dimensions_in_any_order(dims, reduce):
 def test_reductions_refuse_repeated_dimensions(dims, keepdim):
     td = TensorDict({"a": torch.rand(2, 3, 4)}, [2, 3])
     for change in (td.prod, td.sum, lambda *args: td.quantile(0.5, *args)):
-        with pytest.raises(RuntimeError, match="expected each dimension once, found"):
+        with pytest.raises(RuntimeError, match="expected each dimension once"):
             change(dims, keepdim)
 
 
@@ -292,7 +292,7 @@ def test_reductions_refuse_repeated_dimensions(dims, keepdim):
 def test_reductions_of_joined_tensors_refuse_invalid_dimensions(dims):
     td = TensorDict({"a": torch.rand(2, 3, 4)}, [2, 3])
     for change in (td.prod, lambda *args, **kwargs: td.quantile(0.5, *args, **kwargs)):
-        with pytest.raises(RuntimeError, match="expected each dimension once, found"):
+        with pytest.raises(RuntimeError, match="expected each dimension once"):
             change(dims, reduce=True)
         with pytest.raises(IndexError, match="found 5"):
             change((0, 5), reduce=True)

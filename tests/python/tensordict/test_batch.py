@@ -33,7 +33,7 @@ def test_a_batch_size_consists_of_integers(given, batch_size):
 
 @pytest.mark.parametrize("given", [[2.7], 2.0, "ab", b"ab", True, [True], ["2"], [None]])
 def test_a_batch_size_of_other_values_is_refused(given):
-    with pytest.raises(ValueError, match="batch_size: expected an int or a sequence of int, found"):
+    with pytest.raises(ValueError, match="batch_size: expected an int or a sequence of int"):
         TensorDict({}, given)
     kind = ValueError if hasattr(given, "__iter__") else TypeError
     for td in (TensorDict({}), tenfold.lazy_stack([TensorDict({})])):
@@ -100,7 +100,7 @@ def test_names_of_other_types_are_refused(names):
         lambda: setattr(td, "names", names),
         lambda: td.empty(names=names),
     ):
-        with pytest.raises(TypeError, match=r"names: expected .*str or None, found"):
+        with pytest.raises(TypeError, match=r"names: expected .*str or None"):
             call()
     with pytest.raises(TypeError, match="names: expected a str or None, found 3"):
         td.refine_names(3)

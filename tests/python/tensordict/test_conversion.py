@@ -94,7 +94,7 @@ def test_entries_with_the_same_dotted_name_are_an_error_of_state_dict(keys):
     for key in keys:
         td[key] = torch.ones(2)
     for call in (td.state_dict, lambda: td.load_state_dict(td.state_dict(flatten=False))):
-        with pytest.raises(KeyError, match="expected one entry, found"):
+        with pytest.raises(KeyError, match="expected one entry"):
             call()
     td.pop(keys[1])
     assert td.state_dict().keys() == {".".join(keys[0]) if isinstance(keys[0], tuple) else "a.b"}

@@ -128,7 +128,7 @@ def test_a_view_of_another_dtype_keeps_the_batch_size_or_is_refused():
         TensorDict({"a": torch.zeros(3)}, [3]).view(torch.float16)
     with pytest.raises(RuntimeError, match="begins with \\[3\\], found \\[6\\]"):
         TensorDict({"n": TensorDict({"a": torch.zeros(3)}, [3])}, []).view(torch.float16)
-    with pytest.raises(RuntimeError, match="begins with"):
+    with pytest.raises(RuntimeError, match=r"begins with \[3\], found \[6\]"):
         LazyStackedTensorDict(*TensorDict({"a": torch.zeros(2, 3)}, [2, 3])).view(torch.float16)
     assert TensorDict({"a": torch.zeros(3)}, [3]).view(torch.float16, batch_size=[6]).shape == (6,)
 

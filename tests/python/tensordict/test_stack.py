@@ -599,7 +599,7 @@ def test_unbatched_tensors_are_joined_only_with_those_of_their_shape():
 @pytest.mark.parametrize("sizes", [([2, 3], [2, 4]), ([2], [2, 4]), ([2, 4], [2])])
 def test_cat_compares_batch_sizes_without_entries(sizes):
     tds = [TensorDict({}, size) for size in sizes]
-    with pytest.raises(RuntimeError, match="cat: expected"):
+    with pytest.raises(RuntimeError, match=r"cat: expected (batch sizes|TensorDicts)"):
         torch.cat(tds)
     if len(sizes[0]) == len(sizes[1]):
         with pytest.raises(RuntimeError, match=r"dimension 0 only, found \[\[2, 3\], \[2, 4\]\]"):
@@ -659,7 +659,7 @@ def test_a_result_with_keys_of_some_members_only_is_not_written(nested):
 def test_a_lazy_stack_of_tensordicts_and_other_objects_is_refused(items):
     with pytest.raises(TypeError, match="lazy_stack: expected either TensorDicts or tensors"):
         tenfold.lazy_stack(items)
-    with pytest.raises(TypeError, match="lazy stack: expected TensorDicts, found a"):
+    with pytest.raises(TypeError, match="lazy stack: expected TensorDicts"):
         LazyStackedTensorDict(*items)
 
 
@@ -696,7 +696,9 @@ def test_objects_of_a_tensorclass_are_padded_and_stacked():
     assert type(padded) is Step
     assert padded.batch_size == (2, 2)
     assert padded.x.tolist() == [[1, 0], [1, 1]]
-    with pytest.raises(RuntimeError, match="expected return_mask=False for objects of a tensorc"):
+    with pytest.raises(
+        RuntimeError, match="expected return_mask=False for objects of a tensorclass"
+    ):
         tenfold.pad_sequence([step(1), step(2)], return_mask=True)
     dense = tenfold.tensordict.dense_stack_tds(tenfold.lazy_stack([step(2)] * 3, 1))
     assert type(dense) is Step

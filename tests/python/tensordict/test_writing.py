@@ -107,7 +107,7 @@ def test_keys_to_update_may_be_nested(method):
 @pytest.mark.parametrize("lazy", [False, True], ids=["dense", "lazy"])
 def test_none_is_not_written_into_a_node(call, lazy):
     td = tenfold.lazy_stack([tree(), tree()]) if lazy else tree()
-    with pytest.raises(TypeError, match='key "b": expected a dict or a TensorDict, found No'):
+    with pytest.raises(TypeError, match='key "b": expected a dict or a TensorDict, found NoneType'):
         call(td)
 
 
@@ -209,7 +209,9 @@ def test_fill_writes_tensors_and_refuses_plain_values():
     td = tree().set("u", UnbatchedTensor(torch.ones(5))).set(("b", "s"), "text")
     td.fill_("a", 3).fill_("u", 4).fill_("b", 5)
     assert (td["a"].sum(), td["u"].sum(), td["b", "c"].sum()) == (18, 20, 10)
-    with pytest.raises(RuntimeError, match='key "s": expected a tensor or a node, found a NonT'):
+    with pytest.raises(
+        RuntimeError, match='key "s": expected a tensor or a node, found a NonTensorData'
+    ):
         td.fill_(("b", "s"), 6)
 
 

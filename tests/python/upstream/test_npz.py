@@ -111,7 +111,9 @@ def test_unsupported_members_are_named_and_others_load(tmp_path):
     np.savez(
         tmp_path / "x.npz", good=np.ones(2), obj=np.array([{}], dtype=object), text=np.array(["a"])
     )
-    with pytest.raises(tenfold.UnsupportedError, match=r'member "obj\.npy": dtype: an array of Py'):
+    with pytest.raises(
+        tenfold.UnsupportedError, match=r'member "obj\.npy": dtype: an array of Python objects'
+    ):
         tenfold.load(tmp_path / "x.npz")
     assert same(tenfold.load(tmp_path / "x.npz", keys=["good"])["good"], np.ones(2))
     td = tenfold.open(tmp_path / "x.npz")

@@ -18,7 +18,8 @@ from helpers import DTYPES, make_tensor
 ELEMENTS = 24  # of each storage
 NUMPY_DTYPES = ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8"]
 NUMPY_DTYPES += ["f2", "f4", "f8", "c8", "c16"]
-# The dtypes that torch can load from files in the layout before torch 1.6. It also writes others.
+# The dtypes that torch can load from files in the layout before torch 1.6. torch also writes other
+# dtypes in this layout, but cannot load them.
 OLD_DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 OLD_DTYPES += [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
 

@@ -157,7 +157,7 @@ def test_stale_notes_document_is_ignored_with_a_warning(tmp_path):
     torch.save({"x": torch.zeros(2)}, changed)
     with zipfile.ZipFile(path) as ours, zipfile.ZipFile(changed, "a") as theirs:
         theirs.writestr("changed/tenfold.json", ours.read("m/tenfold.json"))
-    with pytest.warns(UserWarning, match=r'tenfold.json": the note of "" is ignored: expected'):
+    with pytest.warns(UserWarning, match=r'tenfold.json": the note of "" is ignored'):
         found = tenfold.load(changed)
     assert_same(found, {"x": torch.zeros(2)})
 
@@ -189,7 +189,10 @@ def test_unzip_finds_no_errors(tmp_path):
     ("value", "message"),
     [
         (2**2039, r'pt: key "a\.0": an integer that torch cannot load: .*found one of 614 digits'),
-        (torch.nested.nested_tensor([torch.ones(2)]), 'pt: key "a.0": a nested tensor cannot be'),
+        (
+            torch.nested.nested_tensor([torch.ones(2)]),
+            'pt: key "a.0": a nested tensor cannot be stored',
+        ),
     ],
     ids=["integer", "nested"],
 )

@@ -152,7 +152,7 @@ CASES: dict[str, tuple[Any, str]] = {
     "strides that overflow": (tensor(FLOATS, (3, 3), (HUGE, HUGE)), "it reaches beyond"),
     "beyond the storage": (
         tensor(FLOATS, (17,)),
-        "it reaches beyond its storage: expected at most",
+        "it reaches beyond its storage: expected at most 16 elements",
     ),
     "requires_grad of 1": (
         tensor(FLOATS, (2,), (1,), 1, NO_HOOKS),
@@ -208,11 +208,11 @@ CASES: dict[str, tuple[Any, str]] = {
     ),
     "axis": (
         quantized(INTS8, (QPER_CHANNEL, tensor(FLOATS), tensor(LONGS), 1)),
-        "quantized tensor: axis: expected a dimension of",
+        "quantized tensor: axis: expected a dimension",
     ),
     "scales of another length": (
         quantized(INTS8, (QPER_CHANNEL, tensor(FLOATS), tensor(LONGS), 0)),
-        "quantized tensor: scales: expected a tensor of",
+        "quantized tensor: scales: expected a tensor",
     ),
     "layout": (
         sparse("torch.strided", tensor(LONGS), tensor(FLOATS), (2,)),
@@ -245,7 +245,7 @@ CASES: dict[str, tuple[Any, str]] = {
     ),
     "ragged dimension": (
         jagged(values=tensor(FLOATS), offsets=tensor(LONGS), _ragged_idx=2),
-        "jagged tensor: expected offsets of shape .n . 1. and a ragged dimension from 1 to",
+        "jagged tensor: expected offsets of shape .n . 1. and a ragged dimension",
     ),
     "nested of numbers": (
         utils("_rebuild_nested_tensor", 1, 2, 3, 4),

@@ -54,7 +54,7 @@ def test_quantized_tensor_is_read_as_its_components(tmp_path, which, zipped):
     expected["qscheme"] = found["q"]["qscheme"] if which == "float" else expected["qscheme"]
     assert_same(found, {"q": expected, "x": torch.ones(1)})
     assert tenfold.verify(tmp_path / "m.pt").ok
-    # The tensor as the root of the file has the same parts.
+    # If the tensor is the root of the file, it has the same parts.
     torch.save(tensor, tmp_path / "bare.pt", _use_new_zipfile_serialization=zipped)
     assert_same(tenfold.load(tmp_path / "bare.pt"), expected)
 

@@ -113,7 +113,8 @@ TEST(CommitPage, IsRefusedWithoutAValidRecord) {
 TEST(CommitPage, HasAnotherRemedyForACircularBuffer) {
   CommitBytes bad = encode_page(page_of_rows(5));
   bad[kSlotBytes + 24] ^= std::byte{1};
-  expect_refused(bad, "commit records", "to go back to the rows of the last flush, remove the");
+  expect_refused(bad, "commit records",
+                 "to go back to the rows of the last flush, remove the file");
   bad = encode_page(ring(10, 3));
   bad[24] ^= std::byte{1};
   expect_refused(bad, "commit records",

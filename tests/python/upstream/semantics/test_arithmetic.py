@@ -226,7 +226,8 @@ def test_binary_operations_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
-# If a value is compared to a number, tensordict returns an empty node or omits the entry.
+# If a non-tensor value is compared to a number, tensordict returns an empty node or omits the
+# entry.
 OF_VALUES = [
     (kind, name)
     for kind in ("td_with_non_tensor", "nested_tensorclass")

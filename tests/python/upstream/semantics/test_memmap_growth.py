@@ -62,8 +62,8 @@ def test_make_memmap_matches_tensordict(tmp_path, name):
     assert_same_story(FIXTURES["nested_td"], story, tmp_path, raises=MAKING_RAISES.get(name))
 
 
-# The excluded cases differ. In anonymous memory, tensordict cannot map empty tensors, copies data
-# despite copy_data=False, and does not lock new nodes.
+# The cases that are excluded here differ. In anonymous memory, tensordict cannot map empty tensors,
+# copies data despite copy_data=False, and does not lock new nodes.
 WITHOUT_FILES = MAKING.keys() - {
     "make_memmap_zero_elements", "from_tensor_without_data", "make_memmap_in_a_new_node",
 }  # fmt: skip

@@ -48,7 +48,7 @@ def tensor(batch, dtype, seed):
 
 @dataclasses.dataclass
 class Step:
-    """A step on the TensorDict number `which` modulo their count. It can run in any state."""
+    """A step on one of the n TensorDicts of a program, number `which` % n. It can always run."""
 
     name: str
     which: int
@@ -131,8 +131,8 @@ def rename(lib, td, s, other):
 
 @step
 def update(lib, td, s, other):
-    # Skip an update of or with a stack if the batch sizes differ, because the error that tensordict
-    # raises depends on how many entries it has already updated.
+    # If one of the trees is or contains a stack and the batch sizes differ, skip the update: the
+    # error that tensordict raises depends on how many entries it has already updated.
     if other.batch_size == td.batch_size or not (has_stacks(td) or has_stacks(other)):
         td.update(other.clone())
 
