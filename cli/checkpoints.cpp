@@ -78,7 +78,7 @@ void print_json(const std::vector<StepRow>& rows, Output& out) {
                                   {"metrics", metrics_json(status.info)},
                                   {"time", status.info.time},
                                   {"bytes", json_number(step_bytes(status.info))},
-                                  {"on_line", status.is_on_line},
+                                  {"in_current_lineage", status.is_in_current_lineage},
                                   {"held", status.is_held},
                                   {"kept_by", kept_json(status)}}));
   }
@@ -101,12 +101,12 @@ std::string metrics_text(const CheckpointInfo& info) {
 
 /// Returns what keeps a step, such as "newest" for a retention rule, or "removed next" if nothing
 /// does. If there are no rules, returns "held" for a step that a process holds, and "-" for any
-/// other step. A kept step that is not on the current line (see CheckpointManager) gets the suffix
-/// " (not on the current line)".
+/// other step. A kept step that is not in the current lineage (see CheckpointManager) gets the
+/// suffix " (not in the current lineage)".
 std::string status_text(const CheckpointStatus& status, bool has_rules) {
   if (status.kept_by.empty()) return "removed next";
   const std::string rules = has_rules ? joined(status.kept_by) : status.is_held ? "held" : "-";
-  return status.is_on_line ? rules : rules + " (not on the current line)";
+  return status.is_in_current_lineage ? rules : rules + " (not in the current lineage)";
 }
 
 /// "-" for a step without a report, for example a step that was saved after the other steps had
@@ -194,13 +194,13 @@ Reports verify_all(const CheckpointManager& manager, const std::vector<std::int6
   return reports;
 }
 
-/// Verifies the newest step of the current line, and, while it is damaged, the next older one.
+/// Verifies the newest step of the current lineage, and, while it is damaged, the next older one.
 /// Pruning then keeps the undamaged step.
 Reports verify_newest(const CheckpointManager& manager) {
   Reports reports;
   const std::vector<CheckpointStatus> steps = manager.status();
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    if (!step->is_on_line) continue;
+    if (!step->is_in_current_lineage) continue;
     reports.merge(verify_all(manager, {step->info.step}));
     const auto report = reports.find(step->info.step);
     if (report != reports.end() && report->second.ok()) break;

@@ -73,9 +73,9 @@ enum class CheckpointCheck : std::uint8_t {
 
 /// Options of CheckpointManager.
 struct CheckpointManagerOptions {
-  /// Number of newest steps of the current line (see CheckpointManager) to keep; steps known to be
-  /// damaged do not count. Steps of other lines are kept, unless they are known to be damaged.
-  /// nullopt: all steps are kept.
+  /// Number of newest steps of the current lineage (see CheckpointManager) to keep; steps known to
+  /// be damaged do not count. Steps of other lineages are kept, unless they are known to be
+  /// damaged. nullopt: all steps are kept.
   std::optional<std::int64_t> max_to_keep{};
   std::optional<std::int64_t> keep_every{};   ///< keeps steps that are multiples of this number
   std::string best{};                         ///< name of a metric; empty: no best steps
@@ -88,9 +88,9 @@ struct CheckpointManagerOptions {
   /// and no glob are stored as safetensors. Values that JSON can represent (no tuples,
   /// OrderedDicts, bytes, complex numbers or integer keys) are always stored as JSON.
   std::vector<std::pair<std::string, std::string>> formats{{"*", "safetensors"}};
-  /// Stores a file as a hard link if the highest step of the current line (see CheckpointManager)
-  /// has an equal file for the same entry. Compares each leaf of a memmap entry, and each file of
-  /// other formats except JSON.
+  /// Stores a file as a hard link if the highest step of the current lineage (see
+  /// CheckpointManager) has an equal file for the same entry. Compares each leaf of a memmap entry,
+  /// and each file of other formats except JSON.
   bool share_unchanged = false;
   bool durable = true;  ///< fsync the files before save() returns
   int num_threads = 0;  ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
@@ -110,7 +110,7 @@ struct CheckpointSaveOptions {
 
 /// Options of CheckpointManager::restore(), find() and continue_from().
 struct CheckpointRestoreOptions {
-  /// nullopt: the newest undamaged step of the current line (see CheckpointManager).
+  /// nullopt: the newest undamaged step of the current lineage (see CheckpointManager).
   std::optional<std::int64_t> step{};
   /// The directory, or a step's folder, of another run; empty: the manager's directory.
   Path path{};
@@ -133,20 +133,21 @@ struct RestoredCheckpoint {
   /// A dict of all entries, opened lazily. In a step that several processes saved, entries of ranks
   /// other than 0 are omitted.
   TensorDict state;
-  /// Newer steps that are damaged: steps of the same line (see CheckpointManager), and steps whose
-  /// line is unknown because their `checkpoint.json` is missing or damaged.
+  /// Newer steps that are damaged: steps of the same lineage (see CheckpointManager), and steps
+  /// whose line is unknown because their `checkpoint.json` is missing or damaged.
   std::vector<SkippedCheckpoint> skipped;
 };
 
 /// A step, and the rules that keep it.
 struct CheckpointStatus {
-  CheckpointInfo info;      ///< the content of `checkpoint.json`
-  Path path;                ///< the step's folder
-  bool is_on_line = false;  ///< the step belongs to the current line: see CheckpointManager
-  bool is_held = false;     ///< a process protects the step by hold()
-  /// The rules that keep the step: "newest", "other line", "all", "every 100", "best loss", "held",
-  /// "verified" (the newest step that this manager saved or verified). Empty: pruning removes the
-  /// step.
+  CheckpointInfo info;  ///< the content of `checkpoint.json`
+  Path path;            ///< the step's folder
+  bool is_in_current_lineage =
+      false;             ///< the step belongs to the current lineage: see CheckpointManager
+  bool is_held = false;  ///< a process protects the step by hold()
+  /// The rules that keep the step: "newest", "other lineage", "all", "every 100", "best loss",
+  /// "held", "verified" (the newest step that this manager saved or verified). Empty: pruning
+  /// removes the step.
   std::vector<std::string> kept_by;
 };
 
@@ -186,12 +187,12 @@ class TENFOLD_API CheckpointHold {
 /// `checkpoint.json` is missing, damaged or of a newer version does not count as a step: it is
 /// never pruned, and a warning names it.
 ///
-/// A *line* is a step and the steps that the training saved before it. restore() continues the line
-/// of the step that it restores. After a return to an earlier step, later steps stay in the
-/// directory but no longer belong to the current line, which is the line of the newest save. If the
-/// checksum of a `checkpoint.json` does not match, the line of its step is unknown: the step does
-/// not define the current line, its metrics do not count, and it is kept like a step of another
-/// line. restore() checks it like a step of the current line, and skips it.
+/// A *lineage* is a step and the steps that the training saved before it. restore() continues the
+/// lineage of the step that it restores. After a return to an earlier step, later steps stay in the
+/// directory but no longer belong to the current lineage, which is the lineage of the newest save.
+/// If the checksum of a `checkpoint.json` does not match, the lineage of its step is unknown: the
+/// step does not define the current lineage, its metrics do not count, and it is kept like a step
+/// of another lineage. restore() checks it like a step of the current lineage, and skips it.
 ///
 /// Only one manager at a time may save, prune and remove; readers need no lock. Steps that the
 /// Python package saved from several processes are read, verified and pruned. restore() returns the
@@ -247,30 +248,30 @@ class TENFOLD_API CheckpointManager {
   /// set_metrics() hold the step's lock for 10 s.
   void set_metrics(std::int64_t step, const std::map<std::string, double>& metrics);
 
-  /// Restores a step: finds it, checks it, and continues its line. Without `step`, takes the newest
-  /// undamaged step of the current line, and warns of each newer step that it skips. Throws
-  /// Error(file_not_found) if there is no step, Error(key_not_found) if the requested step does not
-  /// exist. Throws Error(corrupt) if the requested step is damaged, or if all steps of the line
-  /// are. Throws Error(unsupported) if the requested step, or every step, is of a newer version.
-  /// Throws Error(invalid_argument) for `discard_later` with `path`. Throws Error(io), and skips
-  /// nothing, if a system call fails for lack of descriptors or memory.
+  /// Restores a step: finds it, checks it, and continues its lineage. Without `step`, takes the
+  /// newest undamaged step of the current lineage, and warns of each newer step that it skips.
+  /// Throws Error(file_not_found) if there is no step, Error(key_not_found) if the requested step
+  /// does not exist. Throws Error(corrupt) if the requested step is damaged, or if all steps of the
+  /// lineage are. Throws Error(unsupported) if the requested step, or every step, is of a newer
+  /// version. Throws Error(invalid_argument) for `discard_later` with `path`. Throws Error(io), and
+  /// skips nothing, if a system call fails for lack of descriptors or memory.
   RestoredCheckpoint restore(const CheckpointRestoreOptions& options = {});
-  /// Finds and checks a step as restore() does, but does not continue its line; call
+  /// Finds and checks a step as restore() does, but does not continue its lineage; call
   /// continue_from() for that.
   RestoredCheckpoint find(const CheckpointRestoreOptions& options = {}) const;
-  /// Continues the line of a step that find() returned for the same options. If the options have a
-  /// `path`, the next save begins a new line. With `discard_later`, removes the later steps, warns
-  /// of held steps, which it keeps, and throws as prune() does.
+  /// Continues the lineage of a step that find() returned for the same options. If the options have
+  /// a `path`, the next save begins a new lineage. With `discard_later`, removes the later steps,
+  /// warns of held steps, which it keeps, and throws as prune() does.
   void continue_from(const RestoredCheckpoint& restored, const CheckpointRestoreOptions& options);
 
-  /// The highest step of the current line, or nullopt.
+  /// The highest step of the current lineage, or nullopt.
   std::optional<std::int64_t> latest_step() const;
-  /// The steps of all lines, ascending.
+  /// The steps of all lineages, ascending.
   std::vector<std::int64_t> all_steps() const;
   /// The steps that all_steps() omits because their `checkpoint.json` is missing, damaged or that
   /// of another step, ascending.
   std::vector<std::int64_t> unreadable_steps() const;
-  /// The best step of all lines by the metric `best` of the options, or nullopt if no step has a
+  /// The best step of all lineages by the metric `best` of the options, or nullopt if no step has a
   /// finite value of it. Warns if steps have metrics, but none has this one. Throws
   /// Error(invalid_argument) if the options name no metric.
   std::optional<std::int64_t> best_step() const;

@@ -219,8 +219,8 @@ nb::list status_of(const Manager& self) {
   for (const CheckpointStatus& step : without_gil([&] { return self.status(); })) {
     nb::list rules;
     for (const std::string& rule : step.kept_by) rules.append(text(rule));
-    all.append(nb::make_tuple(step.info.step, path_text(step.path), step.info.seq, step.is_on_line,
-                              step.is_held, rules));
+    all.append(nb::make_tuple(step.info.step, path_text(step.path), step.info.seq,
+                              step.is_in_current_lineage, step.is_held, rules));
   }
   return all;
 }

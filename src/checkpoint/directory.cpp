@@ -91,7 +91,7 @@ const Step* Listing::newest_save() const noexcept {
   return newest;
 }
 
-bool Listing::is_on_line(const Step& step) const noexcept {
+bool Listing::is_in_current_lineage(const Step& step) const noexcept {
   const Step* newest = newest_save();
   if (newest == nullptr || !step.has_valid_document) return false;
   const CheckpointRun& own = step.info.lineage.back();
@@ -102,7 +102,7 @@ bool Listing::is_on_line(const Step& step) const noexcept {
 
 const Step* Listing::latest() const noexcept {
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
-    if (is_on_line(*step)) return &*step;
+    if (is_in_current_lineage(*step)) return &*step;
   }
   return nullptr;
 }

@@ -23,7 +23,7 @@ struct Step {
   std::string folder_name;
   os::FileInfo document;  ///< stat of checkpoint.json; changes if the file is replaced
   /// False if the checksum of the document does not match. Then the lineage and the seq may be
-  /// wrong, so the line of the step is unknown.
+  /// wrong, so the lineage of the step is unknown.
   bool has_valid_document = true;
 };
 
@@ -51,12 +51,13 @@ class Listing {
   /// Returns true if the seq of some step is unknown, because its document cannot be read or has a
   /// checksum that does not match.
   bool has_unknown_seq() const noexcept;
-  /// Returns the step that was saved last (it has the highest `seq`) of those whose line is known,
-  /// or null if there is none. The line of this step is the current line (see CheckpointManager).
+  /// Returns the step that was saved last (it has the highest `seq`) of those whose lineage is
+  /// known, or null if there is none. The lineage of this step is the current lineage (see
+  /// CheckpointManager).
   const Step* newest_save() const noexcept;
-  /// Returns false for a step whose line is unknown.
-  bool is_on_line(const Step& step) const noexcept;
-  /// Returns the highest step of the current line, or null if there is none.
+  /// Returns false for a step whose lineage is unknown.
+  bool is_in_current_lineage(const Step& step) const noexcept;
+  /// Returns the highest step of the current lineage, or null if there is none.
   const Step* latest() const noexcept;
   /// "1, 2, 3", for messages; "" without steps.
   std::string numbers() const;

@@ -128,9 +128,10 @@ Restoration::Restoration(const CheckpointManager& manager, const CheckpointResto
     return;
   }
   for (auto step = listing.steps().rbegin(); step != listing.steps().rend(); ++step) {
-    // A step whose document has an invalid checksum may belong to the line. The check of the step
-    // finds this damage.
-    if (listing.is_on_line(*step) || !step->has_valid_document) candidates_.push_back(*step);
+    // A step whose document has an invalid checksum may belong to the lineage. The check of the
+    // step finds this damage.
+    if (listing.is_in_current_lineage(*step) || !step->has_valid_document)
+      candidates_.push_back(*step);
   }
   for (const UnreadableStep& found : listing.unreadable()) {
     if (!is_damage(found.problem) || listing.find(found.step) != nullptr) continue;

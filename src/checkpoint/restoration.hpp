@@ -59,7 +59,7 @@ class Restoration {
   bool is_given_ = false;  ///< one step was requested
   std::vector<Step> candidates_;
   std::vector<SkippedCheckpoint> skipped_;
-  /// Steps whose line is unknown, because they have no valid document.
+  /// Steps whose lineage is unknown, because they have no valid document.
   std::vector<SkippedCheckpoint> without_document_;
   /// The results of stats_of() for the opened candidates, by seq.
   std::map<std::int64_t, std::uint64_t> stats_;

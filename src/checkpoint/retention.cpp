@@ -22,14 +22,14 @@ class Rules {
   std::vector<std::vector<std::string>> kept_;
 };
 
-/// Keeps the `count` newest steps of the current line (see CheckpointManager), and all steps of
-/// other lines. Skips steps that are known to be damaged, and does not count them.
+/// Keeps the `count` newest steps of the current lineage (see CheckpointManager), and all steps of
+/// other lineages. Skips steps that are known to be damaged, and does not count them.
 void keep_newest(const Listing& listing, std::int64_t count, const KnownSteps& known_steps,
                  Rules& rules) {
   for (auto step = listing.steps().rbegin(); step != listing.steps().rend(); ++step) {
     if (known_steps.damaged.contains(step->info.step)) continue;
-    if (!listing.is_on_line(*step)) {
-      rules.keep(*step, "other line");
+    if (!listing.is_in_current_lineage(*step)) {
+      rules.keep(*step, "other lineage");
     } else if (count > 0) {
       rules.keep(*step, "newest");
       --count;

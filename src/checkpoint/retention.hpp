@@ -16,7 +16,7 @@ namespace tenfold::checkpoint {
 /// damaged. The result of a check is ignored if the files of the step changed after the check.
 struct KnownSteps {
   std::set<std::int64_t> held;
-  /// The newest step of the current line that this manager saved, or found undamaged.
+  /// The newest step of the current lineage that this manager saved, or found undamaged.
   std::optional<std::int64_t> newest_verified;
   std::set<std::int64_t> damaged;  ///< this manager found them damaged
 };

@@ -41,8 +41,8 @@ constexpr std::string_view kLeaseSuffix = ".tenfold-lease";
 constexpr int kMaxHolds = 1024;
 /// The number of seq values that a save skips if the document of a step is damaged or cannot be
 /// read, because the seq of this step is then unknown. If the document is repaired or becomes
-/// readable later, the save must still have the highest seq. Otherwise, the current line would be
-/// that of this older step, and restore() would not return the save.
+/// readable later, the save must still have the highest seq. Otherwise, the current lineage would
+/// be that of this older step, and restore() would not return the save.
 constexpr std::int64_t kSkippedSeqs = 1'000'000;
 constexpr std::chrono::seconds kMetricsPatience{10};
 constexpr std::chrono::milliseconds kMetricsPoll{5};
@@ -279,7 +279,7 @@ std::vector<CheckpointRun> CheckpointManager::State::lineage_of(std::int64_t ste
   }
   has_continued_ = true;
   std::vector<CheckpointRun> lineage;
-  // The new line contains only those steps of earlier runs that are before `step`.
+  // The new lineage contains only those steps of earlier runs that are before `step`.
   const auto add = [&](const CheckpointRun& run) {
     const std::int64_t last = std::min(run.last_step, step - 1);
     if (last >= 0) lineage.push_back({run.run_id, last});
@@ -308,7 +308,8 @@ void CheckpointManager::State::require_space(const os::Directory& folder, std::u
 void CheckpointManager::State::warn_of_replaced(const Listing& listing, const Step& old) const {
   const std::string text = (directory / old.folder_name).string() + ": step " +
                            std::to_string(old.info.step) + " is replaced";
-  warn(listing.is_on_line(old) ? text : text + "; the newest save does not continue from it");
+  warn(listing.is_in_current_lineage(old) ? text
+                                          : text + "; the newest save does not continue from it");
 }
 
 void CheckpointManager::State::require_replaceable(const checkpoint::UnreadableStep& old) const {
@@ -450,7 +451,7 @@ Path CheckpointManager::State::publish(checkpoint::PendingSave& save) {
   const std::uint64_t stats = checkpoint::hash_of_stats(hidden, info);
   require_writer();  // the lease expires if the process is stopped for long during the writes
   save.replacement.publish(options.durable);
-  // The next save extends this lineage, so the steps that it omits do not return to the line.
+  // The next save extends this lineage, so the steps that it omits do not return to the lineage.
   ancestors_.assign(info.lineage.begin(), std::prev(info.lineage.end()));
   run_id_ = info.lineage.back().run_id;
   last_saved_ = info.step;
@@ -473,7 +474,8 @@ Path CheckpointManager::State::publish(checkpoint::PendingSave& save) {
 
 void CheckpointManager::State::continue_from(const RestoredCheckpoint& restored,
                                              bool is_other_run) {
-  // The next save starts a new run, so steps after the restored step no longer belong to the line.
+  // The next save starts a new run, so steps after the restored step no longer belong to the
+  // lineage.
   run_id_.clear();
   last_saved_.reset();
   ancestors_.clear();
@@ -551,9 +553,9 @@ checkpoint::KnownSteps CheckpointManager::State::known_steps(const Listing& list
     const auto found = checked.find(step->info.seq);
     if (found == checked.end()) continue;
     const bool is_whole = found->second.is_whole;
-    // Only the newest unchanged complete step of the current line is needed. So do not call
-    // stats_of() for complete steps of other lines, or for those that are older than this step.
-    if (is_whole && (known.newest_verified || !listing.is_on_line(*step))) continue;
+    // Only the newest unchanged complete step of the current lineage is needed. So do not call
+    // stats_of() for complete steps of other lineages, or for those that are older than this step.
+    if (is_whole && (known.newest_verified || !listing.is_in_current_lineage(*step))) continue;
     try {
       if (stats_of(*step) != found->second.stats) continue;
     } catch (const Error& error) {
@@ -577,7 +579,7 @@ std::vector<CheckpointStatus> CheckpointManager::State::status() {
   std::vector<CheckpointStatus> all;
   for (std::size_t i = 0; i < listing.steps().size(); ++i) {
     const Step& step = listing.steps()[i];
-    all.push_back({step.info, directory / step.folder_name, listing.is_on_line(step),
+    all.push_back({step.info, directory / step.folder_name, listing.is_in_current_lineage(step),
                    known.held.contains(step.info.step), rules[i]});
   }
   return all;

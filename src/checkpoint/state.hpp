@@ -64,7 +64,7 @@ struct PendingSave {
   CheckpointInfo info;  ///< entries are added as they are written
   std::string folder_name;
   std::vector<PlannedEntry> plan;
-  /// The highest step of the current line before this save; empty if there is none or this save
+  /// The highest step of the current lineage before this save; empty if there is none or this save
   /// replaces it. With share_unchanged, files that equal files of `previous` may become hard links
   /// to them.
   std::optional<Step> previous;

@@ -438,7 +438,7 @@ TEST(CheckpointManager, AReturnToAnEarlierStepRemovesLaterOnesFromTheLineage) {
   EXPECT_EQ(manager.restore().info.step, 250);
   std::vector<std::int64_t> line;
   for (const CheckpointStatus& step : manager.status()) {
-    if (step.is_on_line) line.push_back(step.info.step);
+    if (step.is_in_current_lineage) line.push_back(step.info.step);
   }
   EXPECT_THAT(line, ElementsAre(100, 150, 250));
   // A new manager, as in another process, reads the same lineage from disk.
@@ -461,7 +461,7 @@ TEST(CheckpointManager, SavesAfterAReturnToAnEarlierStepDoNotContinueTheStepsAft
   save_steps(manager, {1, 5, 10, 4, 20});
   std::vector<std::int64_t> line;
   for (const CheckpointStatus& step : manager.status()) {
-    if (step.is_on_line) line.push_back(step.info.step);
+    if (step.is_in_current_lineage) line.push_back(step.info.step);
   }
   EXPECT_THAT(line, ElementsAre(1, 4, 20));
 }
@@ -948,7 +948,7 @@ TEST(CheckpointManager, ARunThatDoesNotContinueTheLatestStepWarnsOnce) {
   const Warnings warnings;
   save_steps(manager, {2, 3});
   EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("does not continue")));
-  EXPECT_THAT(manager.status()[0].is_on_line, false);
+  EXPECT_THAT(manager.status()[0].is_in_current_lineage, false);
 }
 
 TEST(CheckpointManager, AnUnchangedEntryWarnsOnce) {

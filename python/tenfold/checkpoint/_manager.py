@@ -604,8 +604,8 @@ class CheckpointManager:
     def status(self) -> list[StepStatus]:
         """The steps that `all_steps` returns, each with the rules that keep it."""
         return [
-            StepStatus(step, Path(path), seq, on_line, held, tuple(rules))
-            for step, path, seq, on_line, held, rules in self._native.status()
+            StepStatus(step, Path(path), seq, in_current_lineage, held, tuple(rules))
+            for step, path, seq, in_current_lineage, held, rules in self._native.status()
         ]
 
     def metadata(self, step: int) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def test_lists_steps_as_json(directory):
     assert steps[3]["metrics"] == {"loss": None}
     assert steps[0]["path"] == str(directory / "step_00000001")
     assert steps[0]["ok"] is None
-    assert all(step["on_line"] for step in steps)
+    assert all(step["in_current_lineage"] for step in steps)
 
 
 def test_prune_keeps_the_steps_of_the_retention_rules(directory):
