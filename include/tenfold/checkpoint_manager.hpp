@@ -134,17 +134,16 @@ struct RestoredCheckpoint {
   /// other than 0 are omitted.
   TensorDict state;
   /// Newer steps that are damaged: steps of the same lineage (see CheckpointManager), and steps
-  /// whose line is unknown because their `checkpoint.json` is missing or damaged.
+  /// whose lineage is unknown because their `checkpoint.json` is missing or damaged.
   std::vector<SkippedCheckpoint> skipped;
 };
 
 /// A step, and the rules that keep it.
 struct CheckpointStatus {
-  CheckpointInfo info;  ///< the content of `checkpoint.json`
-  Path path;            ///< the step's folder
-  bool is_in_current_lineage =
-      false;             ///< the step belongs to the current lineage: see CheckpointManager
-  bool is_held = false;  ///< a process protects the step by hold()
+  CheckpointInfo info;                 ///< the content of `checkpoint.json`
+  Path path;                           ///< the step's folder
+  bool is_in_current_lineage = false;  ///< see CheckpointManager
+  bool is_held = false;                ///< a process protects the step by hold()
   /// The rules that keep the step: "newest", "other lineage", "all", "every 100", "best loss",
   /// "held", "verified" (the newest step that this manager saved or verified). Empty: pruning
   /// removes the step.

@@ -72,8 +72,8 @@ class StepStatus:
         step: The number of the step.
         path: The folder of the step.
         seq: The number of the save that wrote the step; each save in the directory increases it.
-        in_current_lineage: True if the step belongs to the current lineage: the newest save, and the
-            earlier saves that it continues.
+        in_current_lineage: True if the step belongs to the current lineage: the newest save, and
+            the earlier saves that it continues.
         held: True if a process holds the step (`CheckpointManager.hold`).
         kept_by: The rules that keep the step. If empty, the next pruning removes the step.
     """

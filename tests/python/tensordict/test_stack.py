@@ -351,7 +351,7 @@ def test_tensors_and_tensordicts_are_not_joined(join):
     with pytest.raises(TypeError, match="expected either TensorDicts or tensors"):
         getattr(td, f"{join}_tensors")("a", "b", out_key="o")
     theirs = pytest.importorskip("tensordict").TensorDict({"a": torch.zeros(3)}, [3])
-    with pytest.raises(TypeError, match="convert it with TensorDict.from_tensordict"):
+    with pytest.raises(TypeError, match=r"convert it with TensorDict\.from_tensordict"):
         getattr(tenfold.tensordict, join)([td, theirs])
     assert td.keys() == ["a", "b"]
 
