@@ -172,6 +172,14 @@ class TENFOLD_API TensorDict {
   TensorDict();
   /// Creates an empty node with these properties.
   explicit TensorDict(NodeInfo info);
+  // A move copies the handle, so that a moved-from TensorDict still has a node.
+
+  /// A handle of the same node.
+  TensorDict(const TensorDict&) noexcept = default;
+  /// Makes this a handle of the same node.
+  TensorDict& operator=(const TensorDict&) noexcept = default;
+  /// Releases the node if this is its last handle.
+  ~TensorDict() = default;
   /// Creates an empty node of kind dict, such as the root of a checkpoint. Python's load() returns
   /// it as a dict.
   static TensorDict dict();
