@@ -8,14 +8,6 @@
 #include <tenfold/error.hpp>
 #include <tenfold/export.hpp>
 
-/// Marks member functions and parameters: the result must not outlive the object or the argument.
-/// clang warns of results that do, as far as it detects them.
-#if defined(__clang__)
-#define TENFOLD_LIFETIMEBOUND [[clang::lifetimebound]]
-#else
-#define TENFOLD_LIFETIMEBOUND
-#endif
-
 namespace tenfold {
 
 /// A run of bytes and its owner: a file mapping, a heap block, or an object of another library.

@@ -51,6 +51,8 @@ struct BatchOptions {
 ///     ds.append(batch);   // atomic for readers that open or refresh it afterwards
 ///     ds.flush();         // survives a power failure
 ///
+/// A moved-from Dataset can only be assigned or destroyed.
+///
 /// Thread safety: all const members may be called from any thread, also while one thread appends.
 class TENFOLD_API Dataset {
  public:
@@ -64,7 +66,10 @@ class TENFOLD_API Dataset {
   /// The number of rows.
   std::int64_t size() const;
   /// The columns.
-  const Schema& schema() const noexcept TENFOLD_LIFETIMEBOUND;
+  const Schema& schema() const& noexcept TENFOLD_LIFETIMEBOUND;
+  /// Overload for temporaries, as in `for (auto& c : Dataset("ds").schema().columns())`: returns
+  /// the schema by value.
+  Schema schema() && { return std::as_const(*this).schema(); }
 
   /// Copies the rows at these positions, in the given order, repetitions included. Throws
   /// Error(invalid_argument) for a position outside [0, size()), a padding value that a column's

@@ -187,14 +187,19 @@ class TENFOLD_API TensorDict {
   static TensorDict dict(std::initializer_list<Entry> entries);
 
   /// The properties of the node.
-  const NodeInfo& info() const;
+  const NodeInfo& info() const& TENFOLD_LIFETIMEBOUND;
   /// The properties of the node, to be changed.
-  NodeInfo& info();
+  NodeInfo& info() & TENFOLD_LIFETIMEBOUND;
+  /// Overload for temporaries, as in `for (auto& [k, v] : open("a.safetensors").info().metadata)`:
+  /// returns the properties by value. To change them, store the handle in a variable first.
+  const NodeInfo info() && { return std::as_const(*this).info(); }
   /// The type of the node.
   NodeKind kind() const { return info().kind; }
   /// The leading dimensions that all tensors except unbatched leaves have. Set for the kinds
   /// tensordict and tensorclass.
-  const Shape& batch_size() const { return info().batch_size; }
+  const Shape& batch_size() const& TENFOLD_LIFETIMEBOUND { return info().batch_size; }
+  /// Overload for temporaries: returns the batch size by value.
+  Shape batch_size() && { return std::as_const(*this).info().batch_size; }
 
   /// The number of entries.
   std::size_t size() const;
@@ -318,7 +323,7 @@ class TENFOLD_API TensorDict {
 
   /// The path that this node was read from, for messages: "ckpt", "ckpt/model"; empty for a node
   /// created in memory.
-  const std::string& where() const;
+  const std::string& where() const TENFOLD_LIFETIMEBOUND;
 
   /// True if both are handles of one node.
   bool same_node(const TensorDict& other) const noexcept { return node_ == other.node_; }
