@@ -69,6 +69,8 @@ struct LoaderStats {
 ///
 /// Iterating to the end increments the epoch. The last epoch, 2^62, is followed by epoch 0.
 ///
+/// A moved-from BatchLoader can only be assigned or destroyed.
+///
 /// Thread safety: threads may share the stream that one call of start() returned. next() then
 /// returns each batch to one of the threads, and nullopt to each of them at the end. state_dict(),
 /// epoch(), stats(), supply() and requested_sizes() may be called concurrently. Only one thread at
@@ -78,8 +80,8 @@ class TENFOLD_API BatchLoader {
   /// Creates a loader of the rows that `dataset` has now; rows that are appended later are not
   /// included. Throws Error(invalid_argument) naming an invalid option, or a padded column "x" if
   /// there is also a column "x.length", which is the name of the row lengths of "x" in batches.
-  /// Throws Error(key_not_found) for a column that the data set does not have, or if a column to pad
-  /// is not a ragged column of numbers.
+  /// Throws Error(key_not_found) for a column that the data set does not have, or if a column to
+  /// pad is not a ragged column of numbers.
   BatchLoader(Dataset dataset, BatchLoaderOptions options);
   /// Releases the loader without waiting for threads. The destructor of a BatchStream waits for the
   /// threads that make its batches.

@@ -3,17 +3,10 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include <tenfold/error.hpp>
 #include <tenfold/export.hpp>
-
-/// Marks member functions and parameters: the result must not outlive the object or the argument.
-/// clang warns of results that do, as far as it detects them.
-#if defined(__clang__)
-#define TENFOLD_LIFETIMEBOUND [[clang::lifetimebound]]
-#else
-#define TENFOLD_LIFETIMEBOUND
-#endif
 
 namespace tenfold {
 
@@ -28,7 +21,23 @@ namespace tenfold {
 class TENFOLD_API Buffer {
  public:
   /// Creates a buffer without bytes and without an owner.
-  Buffer() = default;
+  Buffer() noexcept = default;
+  /// Shares the bytes and the owner.
+  Buffer(const Buffer&) noexcept = default;
+  /// Moves the bytes and the owner; `other` becomes a default buffer.
+  Buffer(Buffer&& other) noexcept
+      : bytes_(std::exchange(other.bytes_, {})),
+        owner_(std::move(other.owner_)),
+        writable_(std::exchange(other.writable_, true)) {}
+  /// Assigns a copy of a buffer, or a moved one.
+  Buffer& operator=(Buffer other) noexcept {
+    bytes_ = other.bytes_;
+    owner_.swap(other.owner_);
+    writable_ = other.writable_;
+    return *this;
+  }
+  /// Releases the owner if this is the last buffer over its bytes.
+  ~Buffer() = default;
 
   /// Creates a buffer over bytes that may be written, such as heap memory or private pages. If
   /// `owner` is null, the caller keeps the bytes alive.

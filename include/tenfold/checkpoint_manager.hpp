@@ -202,6 +202,8 @@ class TENFOLD_API CheckpointHold {
 /// throw the error of reading it, such as Error(corrupt), instead of Error(key_not_found). verify()
 /// reports the damage and does not throw.
 ///
+/// A moved-from CheckpointManager can only be assigned or destroyed.
+///
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API CheckpointManager {
  public:

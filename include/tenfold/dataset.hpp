@@ -51,6 +51,8 @@ struct BatchOptions {
 ///     ds.append(batch);   // atomic for readers that open or refresh it afterwards
 ///     ds.flush();         // survives a power failure
 ///
+/// A moved-from Dataset can only be assigned or destroyed.
+///
 /// Thread safety: all const members may be called from any thread, also while one thread appends.
 class TENFOLD_API Dataset {
  public:
@@ -64,7 +66,10 @@ class TENFOLD_API Dataset {
   /// The number of rows.
   std::int64_t size() const;
   /// The columns.
-  const Schema& schema() const noexcept TENFOLD_LIFETIMEBOUND;
+  const Schema& schema() const& noexcept TENFOLD_LIFETIMEBOUND;
+  /// Overload for temporaries, as in `for (auto& c : Dataset("ds").schema().columns())`: returns
+  /// the schema by value.
+  Schema schema() && { return std::as_const(*this).schema(); }
 
   /// Copies the rows at these positions, in the given order, repetitions included. Throws
   /// Error(invalid_argument) for a position outside [0, size()), a padding value that a column's
@@ -136,10 +141,12 @@ class TENFOLD_API Dataset {
   /// Appends rows; in a circular buffer, overwrites the oldest ones. Readers that open or refresh
   /// the data set at any time see all of the new rows or none. The rows survive a crash of this
   /// process, and, once flush() has returned, a power failure. Returns the new size(). Throws
-  /// Error(invalid_argument) naming a column that does not fit, or a nullable column "x" if there
-  /// is also a column "x.valid" that is not one bool per row. Throws Error(io) if another handle or
-  /// process adds rows (EBUSY) or the disk is full. If it throws, nothing is appended, but if a
-  /// write to a circular buffer failed, the oldest rows, which were to be overwritten, are lost.
+  /// Error(invalid_argument) naming a column that does not fit, or column and row of a string that
+  /// is not UTF-8, or a nullable column "x" if there is also a column "x.valid" that is not one
+  /// bool per row. All rows of a nullable column without BatchColumn::valid have values, except
+  /// rows of floats that are NaN. Throws Error(io) if another handle or process adds rows (EBUSY)
+  /// or the disk is full. If it throws, nothing is appended, but if a write to a circular buffer
+  /// failed, the oldest rows, which were to be overwritten, are lost.
   std::int64_t append(const Batch& rows);
   /// Appends the rows of a tree, whose columns must be those of this data set. Throws what
   /// Dataset(TensorDict) and append(Batch) throw.

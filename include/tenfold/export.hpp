@@ -16,3 +16,11 @@
 #define TENFOLD_API
 #define TENFOLD_LOCAL
 #endif
+
+/// Marks member functions and parameters: the result must not outlive the object or the argument.
+/// clang warns of results that do, as far as it detects them.
+#if defined(__clang__)
+#define TENFOLD_LIFETIMEBOUND [[clang::lifetimebound]]
+#else
+#define TENFOLD_LIFETIMEBOUND
+#endif

@@ -68,10 +68,12 @@ class Keys {
   /// True if there is a selection, even an empty one.
   bool given() const noexcept { return paths_.has_value(); }
   /// The paths; empty without a selection.
-  const std::vector<KeyPath>& paths() const noexcept {
+  const std::vector<KeyPath>& paths() const& noexcept TENFOLD_LIFETIMEBOUND {
     static const std::vector<KeyPath> none;
     return paths_ ? *paths_ : none;
   }
+  /// Overload for temporaries: returns the paths by value.
+  std::vector<KeyPath> paths() && { return std::as_const(*this).paths(); }
 
  private:
   template <class Names = std::initializer_list<std::string_view>>

@@ -30,6 +30,8 @@ struct Access;
 ///     std::vector<std::byte> head(1024);
 ///     leaf.read(0, head);                                // reads 1024 bytes
 ///
+/// A moved-from Leaf can only be assigned or destroyed.
+///
 /// Thread safety: const members may be called from any thread.
 class TENFOLD_API Leaf {
  public:

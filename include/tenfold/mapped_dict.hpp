@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -109,6 +110,8 @@ struct DictValues {
 /// With Mode::write_through, keys can be added and values changed while other handles and processes
 /// read. Each key has its old value or the new one, at every moment and after a crash.
 ///
+/// A moved-from MappedDict can only be assigned or destroyed.
+///
 /// Thread safety: all const members may be called from any thread, also while one thread writes.
 class TENFOLD_API MappedDict {
  public:
@@ -128,7 +131,9 @@ class TENFOLD_API MappedDict {
   /// The form of the values.
   DictValueForm value_form() const noexcept;
   /// The columns of the values.
-  const Schema& schema() const noexcept TENFOLD_LIFETIMEBOUND;
+  const Schema& schema() const& noexcept TENFOLD_LIFETIMEBOUND;
+  /// Overload for temporaries: returns the schema by value.
+  Schema schema() && { return std::as_const(*this).schema(); }
 
   /// True if the dictionary has the key.
   bool contains(std::string_view key) const;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tenfold/dtype.hpp>
@@ -91,14 +92,19 @@ class TENFOLD_API Schema {
   static Schema of(const TensorDict& tree);
 
   /// All columns.
-  const std::vector<Column>& columns() const noexcept { return columns_; }
+  const std::vector<Column>& columns() const& noexcept TENFOLD_LIFETIMEBOUND { return columns_; }
+  /// Overload for temporaries, as in `for (auto& c : infer_schema({"a.csv"}).columns())`: returns
+  /// the columns by value.
+  std::vector<Column> columns() && { return std::move(columns_); }
   /// The number of columns.
   std::size_t size() const noexcept { return columns_.size(); }
   /// The column at `path`, or null. A path of a single key may also be a dotted name. If this key
   /// is the path of one column and the dotted name of another, returns the column with this path.
-  const Column* find(const KeyPath& path) const;
+  const Column* find(const KeyPath& path) const TENFOLD_LIFETIMEBOUND;
   /// The column of that dotted name, or null.
-  const Column* find(std::string_view name) const { return find(KeyPath{std::string(name)}); }
+  const Column* find(std::string_view name) const TENFOLD_LIFETIMEBOUND {
+    return find(KeyPath{std::string(name)});
+  }
 
   /// The JSON text that files store.
   std::string to_json() const;

@@ -76,6 +76,8 @@ struct ShardedWriteOptions {
 ///     writer.publish(receipts);                         // on the coordinator, with all of them
 ///
 /// Tickets and receipts are strings, which the program transfers between its processes.
+///
+/// A moved-from ShardedWriter or ShardWriter can only be assigned or destroyed.
 class TENFOLD_API ShardedWriter {
  public:
   /// Creates the files for `tree`; of its tensors, only dtype and shape are used. If several boxes

@@ -64,6 +64,8 @@ struct SnapshotShards {
 ///   writer.publish(receipts);                         // on the rank of the writer
 ///
 /// Outlines, tickets and receipts are strings, which the program transfers between its processes.
+///
+/// A moved-from SnapshotPart or SnapshotWriter can only be assigned or destroyed.
 class TENFOLD_API SnapshotPart {
  public:
   /// Creates the part of this rank. `tree` is as for save_snapshot(). Entries that match

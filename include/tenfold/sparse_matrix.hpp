@@ -72,6 +72,8 @@ struct SparseRows {
 /// zeros are kept. No call reads or writes out of bounds, whatever the file contains: reading an
 /// entry whose offsets or index are out of bounds throws Error(corrupt).
 ///
+/// A moved-from SparseMatrix can only be assigned or destroyed.
+///
 /// Thread safety: all members may be called from any thread, also while one thread appends.
 class TENFOLD_API SparseMatrix {
  public:

@@ -49,6 +49,8 @@ enum class MapperKind : std::uint8_t {
 /// in the hierarchy, the remaining components are a state of this mapper, of any of the types
 /// above. Rows are read on demand; a hierarchy in a JSON file is parsed completely.
 ///
+/// A moved-from StateMapper can only be assigned or destroyed.
+///
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API StateMapper {
  public:
@@ -87,10 +89,12 @@ class TENFOLD_API StateMapper {
   MapperKind kind() const noexcept;
   /// The name of the class: "tenfold.SparseStateMapper", "tenfold.HierarchicalStateMapper",
   /// "tenfold.ModuleStateMapper", or the name under which a user-defined class was registered.
-  const std::string& class_name() const noexcept;
+  const std::string& class_name() const noexcept TENFOLD_LIFETIMEBOUND;
   /// The result of config() of the Python class, as a JSON object; in a user-defined class, usually
   /// the constructor arguments. For a module, the arguments of its factory.
-  const Value& config() const noexcept;
+  const Value& config() const& noexcept TENFOLD_LIFETIMEBOUND;
+  /// Overload for temporaries: returns the value by value.
+  Value config() && { return std::as_const(*this).config(); }
 
   /// Returns the row of one state: [dim], or in a hierarchy the value, of any shape. Throws
   /// Error(key_not_found) naming the state if it is unknown and the mapper has no fallback or
@@ -120,7 +124,7 @@ class TENFOLD_API StateMapper {
   StateMapper mapper(std::string_view path) const;
 
   /// The name of a module's factory. Throws Error(unsupported) for other kinds.
-  const std::string& factory() const;
+  const std::string& factory() const TENFOLD_LIFETIMEBOUND;
   /// The tensors that the mapper was saved with. For a module, its parameters and buffers by name.
   TensorDict parameters() const;
 

@@ -32,6 +32,17 @@ class TENFOLD_API Tensor {
  public:
   /// Creates an empty tensor, float32 [0], without allocating memory.
   Tensor() noexcept = default;
+  /// Shares the bytes.
+  Tensor(const Tensor&) = default;
+  /// Moves the tensor; `other` becomes a default tensor.
+  Tensor(Tensor&& other) noexcept { swap(other); }
+  /// Assigns a copy of a tensor, or a moved one.
+  Tensor& operator=(Tensor other) noexcept {
+    swap(other);
+    return *this;
+  }
+  /// Releases the bytes if this is the last tensor over them.
+  ~Tensor() = default;
 
   /// A contiguous (row-major) tensor over the start of `buffer`.
   /// Throws Error(invalid_argument) on a negative length, overflow, or too small a buffer.
@@ -198,6 +209,14 @@ class TENFOLD_API Tensor {
   Tensor narrow(std::int64_t begin, std::int64_t end) const;
 
  private:
+  void swap(Tensor& other) noexcept {
+    std::swap(dtype_, other.dtype_);
+    shape_.swap(other.shape_);
+    strides_.swap(other.strides_);
+    std::swap(buffer_, other.buffer_);
+    std::swap(offset_bytes_, other.offset_bytes_);
+    std::swap(numel_, other.numel_);
+  }
   /// True for Tensor(), because any other tensor with an empty shape_ has one element.
   bool is_default() const noexcept { return shape_.empty() && numel_ == 0; }
   static const Shape& default_shape() noexcept;

@@ -172,6 +172,14 @@ class TENFOLD_API TensorDict {
   TensorDict();
   /// Creates an empty node with these properties.
   explicit TensorDict(NodeInfo info);
+  // A move copies the handle, so that a moved-from TensorDict still has a node.
+
+  /// A handle of the same node.
+  TensorDict(const TensorDict&) noexcept = default;
+  /// Makes this a handle of the same node.
+  TensorDict& operator=(const TensorDict&) noexcept = default;
+  /// Releases the node if this is its last handle.
+  ~TensorDict() = default;
   /// Creates an empty node of kind dict, such as the root of a checkpoint. Python's load() returns
   /// it as a dict.
   static TensorDict dict();
@@ -179,14 +187,19 @@ class TENFOLD_API TensorDict {
   static TensorDict dict(std::initializer_list<Entry> entries);
 
   /// The properties of the node.
-  const NodeInfo& info() const;
+  const NodeInfo& info() const& TENFOLD_LIFETIMEBOUND;
   /// The properties of the node, to be changed.
-  NodeInfo& info();
+  NodeInfo& info() & TENFOLD_LIFETIMEBOUND;
+  /// Overload for temporaries, as in `for (auto& [k, v] : open("a.safetensors").info().metadata)`:
+  /// returns the properties by value. To change them, store the handle in a variable first.
+  const NodeInfo info() && { return std::as_const(*this).info(); }
   /// The type of the node.
   NodeKind kind() const { return info().kind; }
   /// The leading dimensions that all tensors except unbatched leaves have. Set for the kinds
   /// tensordict and tensorclass.
-  const Shape& batch_size() const { return info().batch_size; }
+  const Shape& batch_size() const& TENFOLD_LIFETIMEBOUND { return info().batch_size; }
+  /// Overload for temporaries: returns the batch size by value.
+  Shape batch_size() && { return std::as_const(*this).info().batch_size; }
 
   /// The number of entries.
   std::size_t size() const;
@@ -310,7 +323,7 @@ class TENFOLD_API TensorDict {
 
   /// The path that this node was read from, for messages: "ckpt", "ckpt/model"; empty for a node
   /// created in memory.
-  const std::string& where() const;
+  const std::string& where() const TENFOLD_LIFETIMEBOUND;
 
   /// True if both are handles of one node.
   bool same_node(const TensorDict& other) const noexcept { return node_ == other.node_; }

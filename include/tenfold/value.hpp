@@ -145,9 +145,13 @@ class TENFOLD_API Value {
   }
   /// A pointer to the value if it is of type T, one of the types of Variant; otherwise null.
   template <class T>
-  const T* get_if() const noexcept {
+  const T* get_if() const& noexcept TENFOLD_LIFETIMEBOUND {
     return std::get_if<T>(&data_);
   }
+  /// Deleted for temporaries, in which the pointer would point. Store the value in a variable
+  /// first.
+  template <class T>
+  const T* get_if() const&& = delete;
   /// True for null.
   bool is_null() const noexcept { return is<Null>(); }
 

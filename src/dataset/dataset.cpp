@@ -221,7 +221,7 @@ std::shared_ptr<const DatasetState> Dataset::state() const {
 
 std::int64_t Dataset::size() const { return growth_ ? growth_->size() : state_->order->size(); }
 
-const Schema& Dataset::schema() const noexcept { return state_->schema; }
+const Schema& Dataset::schema() const& noexcept { return state_->schema; }
 
 const TensorDict& Dataset::tree() const noexcept { return state_->tree; }
 

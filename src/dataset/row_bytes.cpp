@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include <tenfold/error.hpp>
 
@@ -58,8 +60,10 @@ class Checker {
         fail("offsets", "first 0 and last " + std::to_string(items()), "other offsets");
       }
       check_offsets(found_.item_offsets, items(), values.shape()[0], "item offsets");
+      check_strings(found_.item_offsets);
     } else {
       check_offsets(found_.offsets, num_rows_, values.shape()[0], "offsets");
+      check_strings(found_.offsets);
     }
     check_valid();
   }
@@ -101,6 +105,37 @@ class Checker {
       return;
     }
     fail(part, "nondecreasing numbers in [0, " + std::to_string(limit) + "]", "others");
+  }
+
+  /// Checks that the strings between these offsets are UTF-8.
+  void check_strings(const Tensor& offsets) const {
+    if (column_.kind != ColumnKind::string) return;
+    const auto numbers = offsets.span<std::int64_t>();
+    const Tensor values = found_.values.contiguous();
+    const std::string_view all(reinterpret_cast<const char*>(values.raw_data()),
+                               static_cast<std::size_t>(values.nbytes()));
+    const auto between = [&](std::int64_t begin, std::int64_t end) {
+      return all.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    };
+    const auto is_inside_character = [&](std::int64_t offset) {
+      const auto at = static_cast<std::size_t>(offset);
+      return at < all.size() && (static_cast<unsigned char>(all[at]) & 0xC0U) == 0x80U;
+    };
+    // Check all strings in one call first, because a call for each short string takes longer.
+    if (base::is_utf8(between(numbers.front(), numbers.back())) &&
+        std::ranges::none_of(numbers, is_inside_character)) {
+      return;
+    }
+    for (std::size_t i = 0; i + 1 < numbers.size(); ++i) {
+      const std::string_view text = between(numbers[i], numbers[i + 1]);
+      if (base::is_utf8(text)) continue;
+      const auto rows = found_.offsets.span<std::int64_t>();
+      const auto row =
+          column_.ragged
+              ? std::ranges::upper_bound(rows, static_cast<std::int64_t>(i)) - rows.begin() - 1
+              : static_cast<std::ptrdiff_t>(i);
+      fail("row " + std::to_string(row), "UTF-8", base::quote(text));
+    }
   }
 
   void check_valid() const {

@@ -28,8 +28,8 @@ std::vector<LeafRole> leaf_roles(const Schema& schema);
 
 /// Throws Error(invalid_argument), naming column and `where`, unless `rows` has the columns of
 /// `schema` (if `some`, a subset of them) and no others, with values that can be stored unchanged.
-/// Checks dtypes, shapes, numbers of rows, and that offsets are nondecreasing and within their
-/// values. Padded rows cannot be stored.
+/// Checks dtypes, shapes, numbers of rows, that offsets are nondecreasing and within their values,
+/// and that strings are UTF-8. Padded rows cannot be stored.
 void check_rows(const Schema& schema, const Batch& rows, const base::Where& where,
                 bool some = false);
 

@@ -48,7 +48,7 @@ DictKeyType MappedDict::key_type() const noexcept { return handle_->key_type(); 
 
 DictValueForm MappedDict::value_form() const noexcept { return handle_->value_form(); }
 
-const Schema& MappedDict::schema() const noexcept { return handle_->value_schema(); }
+const Schema& MappedDict::schema() const& noexcept { return handle_->value_schema(); }
 
 bool MappedDict::contains(std::string_view key) const { return has_key(*handle_, key); }
 

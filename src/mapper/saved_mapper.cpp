@@ -228,7 +228,7 @@ Path StateMapper::save(const Path& path, const SaveOptions& options) const {
 
 MapperKind StateMapper::kind() const noexcept { return saved_->kind; }
 const std::string& StateMapper::class_name() const noexcept { return saved_->head.class_name; }
-const Value& StateMapper::config() const noexcept {
+const Value& StateMapper::config() const& noexcept {
   return saved_->kind == MapperKind::module ? saved_->arguments : saved_->head.config;
 }
 

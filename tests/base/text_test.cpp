@@ -43,6 +43,8 @@ TEST(Utf8, RefusesOverlongFormsSurrogatesAndTruncation) {
   EXPECT_FALSE(is_utf8("\xF4\x90\x80\x80"));
   EXPECT_FALSE(is_utf8("\x80"));
   EXPECT_FALSE(is_utf8("a\xE2\x82"));
+  EXPECT_TRUE(is_utf8("eight ch\xC3\xA9racters"));
+  EXPECT_FALSE(is_utf8("eight ch\xFFracters"));
 }
 
 TEST(ListText, FormatsLikeAPythonList) {

@@ -1103,5 +1103,37 @@ TEST(Growth, AFolderWithAColumnNamedLikeTheValidityOfAnotherCanOnlyBeRead) {
   EXPECT_EQ(Dataset(folder / "rows").size(), 2);
 }
 
+TEST(Growth, RefusesStringsThatAreNotUtf8) {
+  const test::TemporaryFolder folder;
+  const Column name{.path = {"name"}, .kind = ColumnKind::string};
+  const Column tags{.path = {"tags"}, .kind = ColumnKind::string, .ragged = true};
+  Dataset ds = create(folder / "rows", Schema({name, tags}));
+  const auto batch_of = [&](const std::string& names, const std::string& items) {
+    const auto bytes_of = [](const std::string& text) {
+      return Tensor::from(std::vector<std::uint8_t>(text.begin(), text.end()));
+    };
+    // Two rows: one name each; one tag, and two tags. Each name and each tag has two bytes.
+    std::vector<BatchColumn> columns(2);
+    columns[0].column = ds.schema().columns()[0];
+    columns[0].values = bytes_of(names);
+    columns[0].offsets = Tensor::from<std::int64_t>({0, 2, 4});
+    columns[1].column = ds.schema().columns()[1];
+    columns[1].values = bytes_of(items);
+    columns[1].offsets = Tensor::from<std::int64_t>({0, 1, 3});
+    columns[1].item_offsets = Tensor::from<std::int64_t>({0, 2, 4, 6});
+    return Batch(2, columns);
+  };
+  EXPECT_EQ(ds.append(batch_of("ab\xC3\xA9", "abcd\xC3\xA9")), 2);
+  const auto expect_refused = [&](const Batch& batch, const std::string& message) {
+    expect_error(ErrorCode::invalid_argument, message, [&] { ds.append(batch); });
+  };
+  expect_refused(batch_of("ab\xFF\xFE", "abcdef"),
+                 R"(column "name": row 1: expected UTF-8, found "\xff\xfe")");
+  // All bytes together are UTF-8, but a string ends inside a character.
+  expect_refused(batch_of("a\xC3\xA9z", "abcdef"), R"(column "name": row 0: expected UTF-8)");
+  expect_refused(batch_of("abcd", "ab\x80zcd"), R"(column "tags": row 1: expected UTF-8)");
+  EXPECT_EQ(ds.size(), 2);
+}
+
 }  // namespace
 }  // namespace tenfold

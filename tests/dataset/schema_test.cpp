@@ -2,10 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <type_traits>
+#include <utility>
 
+#include <tenfold/dataset.hpp>
 #include <tenfold/error.hpp>
 #include <tenfold/io.hpp>
+#include <tenfold/mapped_dict.hpp>
 #include <tenfold/schema.hpp>
+#include <tenfold/state_mapper.hpp>
 
 #include "dataset/table_of.hpp"
 #include "support/message_of.hpp"
@@ -16,6 +21,13 @@ namespace {
 
 using test::message_of;
 using testing::HasSubstr;
+
+// Temporaries return copies, so that a range-based for over a member of the result does not dangle.
+static_assert(!std::is_reference_v<decltype(Schema().columns())>);
+static_assert(!std::is_reference_v<decltype(std::declval<Dataset>().schema())>);
+static_assert(!std::is_reference_v<decltype(std::declval<MappedDict>().schema())>);
+static_assert(!std::is_reference_v<decltype(std::declval<StateMapper>().config())>);
+static_assert(!std::is_reference_v<decltype(Keys().paths())>);
 
 TEST(Schema, MakesAColumnForEachTensorByDefault) {
   TensorDict tree = test::numbers(4);

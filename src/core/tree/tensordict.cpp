@@ -275,8 +275,8 @@ TensorDict::TensorDict() : node_(std::make_shared<Node>()) {}
 
 TensorDict::TensorDict(NodeInfo info) : TensorDict() { node_->info = std::move(info); }
 
-const NodeInfo& TensorDict::info() const { return node_->info; }
-NodeInfo& TensorDict::info() { return node_->info; }
+const NodeInfo& TensorDict::info() const& { return node_->info; }
+NodeInfo& TensorDict::info() & { return node_->info; }
 const std::string& TensorDict::where() const { return node_->where; }
 std::size_t TensorDict::size() const { return node_->entries.size(); }
 

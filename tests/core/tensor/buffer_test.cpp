@@ -85,5 +85,18 @@ TEST(Buffer, ReadOnlyBytesAreNotHandedOutForWriting) {
   }
 }
 
+TEST(Buffer, AMovedFromBufferIsADefaultBuffer) {
+  const std::vector<std::byte> memory(8, std::byte{7});
+  Buffer first = Buffer::read_only(memory, nullptr);
+  Buffer second = std::move(first);
+  EXPECT_EQ(first.data(), nullptr);  // NOLINT(bugprone-use-after-move): the state is documented
+  EXPECT_EQ(first.size_bytes(), 0U);
+  EXPECT_TRUE(first.writable());
+  first = std::move(second);
+  EXPECT_EQ(first.data(), memory.data());
+  EXPECT_FALSE(first.writable());
+  EXPECT_EQ(second.size_bytes(), 0U);  // NOLINT(bugprone-use-after-move)
+}
+
 }  // namespace
 }  // namespace tenfold

@@ -332,5 +332,29 @@ TEST(Tensor, PrintsItsElementsOrTheFirstAndLast) {
   EXPECT_LT(text_of(Tensor::zeros(DType::uint8, Shape(20, 2))).size(), 100'000U);
 }
 
+TEST(Tensor, AMovedFromTensorIsADefaultTensor) {
+  Tensor first = Tensor::from<std::int64_t>({1, 2, 3, 4}, {2, 2}).narrow(1, 2);
+  Tensor second = std::move(first);
+  const auto expect_default = [](const Tensor& tensor) {
+    EXPECT_EQ(tensor.dtype(), DType::float32);
+    EXPECT_EQ(tensor.shape(), (Shape{0}));
+    EXPECT_EQ(tensor.numel(), 0);
+    EXPECT_EQ(tensor.offset_bytes(), 0U);
+    EXPECT_TRUE(tensor.span<float>().empty());
+    EXPECT_EQ(text_of(tensor), "tensor([], float32 [0])");
+  };
+  expect_default(first);  // NOLINT(bugprone-use-after-move): the state is documented
+  EXPECT_EQ(second.at<std::int64_t>(0, 1), 4);
+  Tensor third;
+  third = std::move(second);
+  expect_default(second);  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(third.at<std::int64_t>(0, 1), 4);
+  Tensor& itself = third;
+  third = std::move(itself);
+  EXPECT_EQ(third.at<std::int64_t>(0, 1), 4);
+  third = {};
+  expect_default(third);
+}
+
 }  // namespace
 }  // namespace tenfold

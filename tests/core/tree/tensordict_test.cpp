@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -23,6 +24,11 @@ namespace tenfold {
 namespace {
 
 using testing::ElementsAre;
+
+// Temporaries return copies, so that a range-based for over a member of the result does not dangle.
+static_assert(!std::is_reference_v<decltype(TensorDict().info())>);
+static_assert(!std::is_assignable_v<decltype((TensorDict().info().kind)), NodeKind>);
+static_assert(!std::is_reference_v<decltype(TensorDict().batch_size())>);
 
 Tensor scalar(float value) { return Tensor::from(std::span<const float>(&value, 1), {}); }
 
@@ -405,6 +411,15 @@ TEST(TensorDict, PrintingALargeOrCyclicTreeIsBounded) {
   bounded << endless;
   EXPECT_LT(bounded.str().size(), 100'000U);
   node_of(endless)->entries.clear();  // so that the node can be freed
+}
+
+TEST(TensorDict, AMovedFromTreeStillHasItsNode) {
+  TensorDict first = small_tree();
+  TensorDict second = std::move(first);
+  EXPECT_EQ(first.size(), 2U);  // NOLINT(bugprone-use-after-move): the state is documented
+  EXPECT_TRUE(first.same_node(second));
+  first = std::move(second);
+  EXPECT_EQ(second.size(), 2U);  // NOLINT(bugprone-use-after-move)
 }
 
 }  // namespace

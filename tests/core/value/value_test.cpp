@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -21,6 +22,11 @@
 
 namespace tenfold {
 namespace {
+
+template <class V>
+concept HasGetIf = requires(V&& value) { std::forward<V>(value).template get_if<bool>(); };
+static_assert(HasGetIf<Value&> && HasGetIf<const Value&>);
+static_assert(!HasGetIf<Value>, "the pointer would point into a temporary");
 
 const std::filesystem::path kData = std::filesystem::path(TENFOLD_TEST_DATA) / "json";
 
@@ -105,7 +111,7 @@ TEST(Value, EveryBadDocumentIsRefusedWithItsMessage) {
 TEST(Value, DuplicateKeysAreFoundAmongManyMembers) {
   std::string text = "{";
   for (int i = 0; i < 1000; ++i) text += "\"k" + std::to_string(i) + "\": 0, ";
-  EXPECT_EQ(from_json(text + "\"last\": 1}", "x").get_if<Value::Object>()->members.size(), 1001u);
+  EXPECT_EQ(from_json(text + "\"last\": 1}", "x").as<Value::Object>().members.size(), 1001u);
   EXPECT_THROW(from_json(text + "\"k500\": 1}", "x"), Error);
 }
 

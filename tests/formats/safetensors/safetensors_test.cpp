@@ -169,9 +169,10 @@ TEST(Safetensors, LazyStacksOfOneShapeAreStoredStacked) {
       entry.set("inner", inner);
       entries.push_back(entry);
     }
+    TensorDict stack = lazy(entries, dim);
+    stack.info().stack_dim_name = "w";
     TensorDict tree;
-    tree.set("stack", lazy(entries, dim));
-    tree["stack"].info().stack_dim_name = "w";
+    tree.set("stack", stack);
     EXPECT_EQ(text_of(reopened(tree, folder)), text_of(tree));
     Shape shape = {4, 5, 2};
     shape.insert(shape.begin() + dim, 3);

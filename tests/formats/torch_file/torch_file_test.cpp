@@ -185,9 +185,9 @@ TEST(TorchFile, KeepsKindsOfValues) {
     return held == nullptr ? "none" : to_string(held->type) + " " + held->text;
   };
   EXPECT_EQ(special("size"), "torch.Size ");
-  EXPECT_TRUE(tree.value("ordered").get_if<Value::Object>()->ordered);
-  EXPECT_FALSE(tree.value("default").get_if<Value::Object>()->ordered);
-  EXPECT_TRUE(tree.value("ints").get_if<Value::Object>()->int_keys);
+  EXPECT_TRUE(tree.value<Value::Object>("ordered").ordered);
+  EXPECT_FALSE(tree.value<Value::Object>("default").ordered);
+  EXPECT_TRUE(tree.value<Value::Object>("ints").int_keys);
   EXPECT_TRUE(tree.value("big").is<Value::BigInt>());
   EXPECT_EQ(special("dtype"), "torch.dtype torch.bfloat16");
   EXPECT_EQ(special("device"), "torch.device cuda:1");

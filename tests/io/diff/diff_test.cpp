@@ -366,14 +366,15 @@ TEST(Diff, TreatsContainersOfJsonAsJson) {
 TEST(Diff, DistinguishesKindsOfNodes) {
   TensorDict a = sample_checkpoint();
   TensorDict b = sample_checkpoint();
-  b["model"].info().kind = NodeKind::tensordict;
+  TensorDict model = b["model"];
+  model.info().kind = NodeKind::tensordict;
   const DiffReport report = diff(a, b);
   ASSERT_EQ(report.changed.size(), 1U);
   EXPECT_EQ(report.changed[0].key, "model");
   EXPECT_EQ(report.changed[0].kind, ChangeKind::node);
   EXPECT_EQ(report.changed[0].a, "dict");
   EXPECT_EQ(report.changed[0].b, "tensordict []");
-  b["model"].info() = a["model"].info();
+  model.info() = a["model"].info();
   b.info().kind = NodeKind::tensordict;
   EXPECT_EQ(diff(a, b).changed[0].key, "");
   EXPECT_THAT(diff(a, b).changed[0].b, HasSubstr("tensordict []"));
