@@ -195,8 +195,10 @@ class TENFOLD_API Tensor {
     return read<T>(bytes.data());
   }
 
-  /// The same elements, contiguous: this tensor if it is contiguous, otherwise a copy on the heap.
+  /// The same elements, contiguous: this tensor if it is contiguous, otherwise clone().
   Tensor contiguous() const;
+  /// A contiguous copy on the heap. Throws std::bad_alloc.
+  Tensor clone() const;
 
   /// A view of row `index` of dimension 0. Throws Error(invalid_argument) if the tensor is 0-d or
   /// `index` is out of range.
