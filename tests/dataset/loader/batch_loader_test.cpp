@@ -334,5 +334,15 @@ TEST(BatchLoader, RefusesToPadAColumnWhoseLengthsHaveTheNameOfAnother) {
   }
 }
 
+TEST(BatchLoader, RefusesTooManyBatchesAheadAndANegativeNumberOfThreads) {
+  const Dataset ds(test::numbers(4));
+  const auto expect_refused = [&](const BatchLoaderOptions& options, const char* message) {
+    test::expect_error(ErrorCode::invalid_argument, message, [&] { BatchLoader(ds, options); });
+  };
+  expect_refused({.prefetch = 1025}, "prefetch: expected 0 to 1024, found 1025");
+  expect_refused({.num_threads = -5}, "num_threads: expected 0 or more, found -5");
+  EXPECT_EQ(BatchLoader(ds, {.prefetch = 1024}).size(), 4);
+}
+
 }  // namespace
 }  // namespace tenfold
