@@ -368,5 +368,15 @@ TEST(Tensor, ACloneHasItsOwnBytes) {
   EXPECT_EQ(Tensor().clone().shape(), (Shape{0}));
 }
 
+template <class Index>
+concept IsIndex = requires(const Tensor& tensor, Index index) { tensor.at<float>(index); };
+static_assert(IsIndex<int> && IsIndex<std::size_t> && !IsIndex<double>);
+
+TEST(Tensor, TakesAVectorOfBools) {
+  const std::vector<bool> values = {true, false, true, true};
+  EXPECT_EQ(text_of(Tensor::from(values)), "tensor([true, false, true, true], bool [4])");
+  EXPECT_TRUE(Tensor::from(values, {2, 2}).at<bool>(1, 1));
+}
+
 }  // namespace
 }  // namespace tenfold

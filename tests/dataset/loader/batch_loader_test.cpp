@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <ranges>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <tenfold/accumulate.hpp>
 #include <tenfold/batch_loader.hpp>
 #include <tenfold/error.hpp>
 #include <tenfold/permutation.hpp>
@@ -342,6 +344,17 @@ TEST(BatchLoader, RefusesTooManyBatchesAheadAndANegativeNumberOfThreads) {
   expect_refused({.prefetch = 1025}, "prefetch: expected 0 to 1024, found 1025");
   expect_refused({.num_threads = -5}, "num_threads: expected 0 or more, found -5");
   EXPECT_EQ(BatchLoader(ds, {.prefetch = 1024}).size(), 4);
+}
+
+TEST(BatchLoader, IsARangeOfTheStandardLibrary) {
+  static_assert(std::ranges::input_range<BatchLoader>);
+  static_assert(std::ranges::input_range<Windows>);
+  BatchLoader loader(Dataset(test::numbers(5)), {.batch_size = 2});
+  std::vector<std::int64_t> sizes;
+  for (const std::int64_t size : loader | std::views::transform(&Batch::num_rows)) {
+    sizes.push_back(size);
+  }
+  EXPECT_EQ(sizes, (std::vector<std::int64_t>{2, 2, 1}));
 }
 
 }  // namespace
