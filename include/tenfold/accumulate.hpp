@@ -60,9 +60,9 @@ class TENFOLD_API Windows {
     using difference_type = std::ptrdiff_t;             ///< required of iterators
     using iterator_category = std::input_iterator_tag;  ///< each window is returned once
     /// The current window.
-    Window& operator*() { return *window_; }
+    Window& operator*() const { return *window_; }
     /// The current window.
-    Window* operator->() { return &*window_; }
+    Window* operator->() const { return &*window_; }
     /// Moves to the next window.
     Iterator& operator++() {
       window_ = windows_->next(*stream_);
@@ -79,7 +79,7 @@ class TENFOLD_API Windows {
         : windows_(&windows), stream_(std::move(stream)), window_(windows.next(*stream_)) {}
     Windows* windows_;
     std::shared_ptr<BatchStream> stream_;
-    std::optional<Window> window_;
+    mutable std::optional<Window> window_;  ///< callers may move it, as from any input iterator
   };
 
   /// Calls BatchLoader::start() and makes the first window.

@@ -141,9 +141,9 @@ class TENFOLD_API BatchLoader {
     using difference_type = std::ptrdiff_t;             ///< required of iterators
     using iterator_category = std::input_iterator_tag;  ///< each batch is returned once
     /// The current batch.
-    Batch& operator*() { return *batch_; }
+    Batch& operator*() const { return *batch_; }
     /// The current batch.
-    Batch* operator->() { return &*batch_; }
+    Batch* operator->() const { return &*batch_; }
     /// Moves to the next batch.
     Iterator& operator++() {
       batch_ = loader_->next(*stream_);
@@ -160,7 +160,7 @@ class TENFOLD_API BatchLoader {
         : loader_(&loader), stream_(std::move(stream)), batch_(loader.next(*stream_)) {}
     BatchLoader* loader_;
     std::shared_ptr<BatchStream> stream_;
-    std::optional<Batch> batch_;
+    mutable std::optional<Batch> batch_;  ///< callers may move it, as from any input iterator
   };
   /// Calls start() and takes the first batch.
   Iterator begin() { return {*this, start()}; }

@@ -84,8 +84,9 @@ class TENFOLD_API Dataset {
              const BatchOptions& options = {}) const {
     return rows(std::span<const std::int64_t>(positions.begin(), positions.size()), options);
   }
-  /// Copies the rows [begin, end). Throws Error(invalid_argument) unless
-  /// 0 <= begin <= end <= size(), and what rows(positions) throws.
+  /// Copies the rows [begin, end). Rows of a circular buffer are in the order of
+  /// their slots, not by age: the oldest row of a full buffer is row cursor(). Throws
+  /// Error(invalid_argument) unless 0 <= begin <= end <= size(), and what rows(positions) throws.
   Batch rows(std::int64_t begin, std::int64_t end, const BatchOptions& options = {}) const;
 
   /// Returns the whole column of that (dotted) name as one tensor. The tensor is a view of the

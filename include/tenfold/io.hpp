@@ -31,7 +31,7 @@ enum class Mode : std::uint8_t {
 };
 
 /// Observes a long call. Only the calling thread calls its members, about every 50 ms. Most calls
-/// also report their completion.
+/// also report their completion. If a member throws, the call fails with that exception.
 class TENFOLD_API Monitor {
  public:
   virtual ~Monitor() = default;
@@ -197,6 +197,7 @@ struct VerifyOptions {
 TENFOLD_API VerifyReport verify(const Path& path, const VerifyOptions& options = {});
 
 /// A function that returns the new dotted path of a tensor or JSON value, or the unchanged path.
+/// If it throws, the call that uses it fails with that exception.
 using RenameFunction = std::function<std::string(const std::string& dotted_path)>;
 
 /// Options of convert().

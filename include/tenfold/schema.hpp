@@ -74,10 +74,10 @@ class TENFOLD_API Schema {
   /// Creates a schema without columns.
   Schema() = default;
   /// Creates a schema of these columns, and sets the dtype of string and bytes columns to uint8.
-  /// Throws Error(invalid_argument) for an empty path, for strings or bytes with a shape, and for a
-  /// column in more than 64 nested records. Also throws it for two columns with the same path, and
-  /// for a column whose path is also the path of a record. {"a.b"} and {"a", "b"} are different
-  /// paths, although their name() is the same.
+  /// Throws Error(invalid_argument) for an empty path, for a shape with a negative length, for
+  /// strings or bytes with a shape, and for a column in more than 64 nested records. Also throws it
+  /// for two columns with the same path, and for a column whose path is also the path of a record.
+  /// {"a.b"} and {"a", "b"} are different paths, although their name() is the same.
   explicit Schema(std::vector<Column> columns);
 
   /// Returns the schema of a tree: NodeInfo::schema of the root; if this is not set, a column of

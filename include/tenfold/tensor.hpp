@@ -70,12 +70,17 @@ class TENFOLD_API Tensor {
   /// A copy of `values` with the given shape.
   template <Element T>
   static Tensor from(const std::vector<T>& values, Shape shape) {
-    return from(std::span<const T>(values), std::move(shape));
+    if constexpr (std::same_as<T, bool>) {  // whose elements are bits
+      const std::vector<std::uint8_t> bytes(values.begin(), values.end());
+      return copy_of(DType::bool_, std::move(shape), bytes.data(), bytes.size());
+    } else {
+      return from(std::span<const T>(values), std::move(shape));
+    }
   }
   /// A 1-d copy of `values`.
   template <Element T>
   static Tensor from(const std::vector<T>& values) {
-    return from(std::span<const T>(values));
+    return from(values, {static_cast<std::int64_t>(values.size())});
   }
   /// A copy of `values` with the given shape: Tensor::from<float>({1, 2, 3, 4}, {2, 2}).
   template <Element T>
@@ -177,7 +182,7 @@ class TENFOLD_API Tensor {
 
   /// The element at an index of each dimension: w.at<float>(1, 2). Throws Error(invalid_argument)
   /// if T does not match dtype(), the number of indices is not ndim(), or an index is out of range.
-  template <Element T, std::convertible_to<std::int64_t>... Index>
+  template <Element T, std::integral... Index>
   T at(Index... index) const {
     check_type(dtype_of<T>());
     const std::array<std::int64_t, sizeof...(Index)> all = {static_cast<std::int64_t>(index)...};
@@ -195,8 +200,10 @@ class TENFOLD_API Tensor {
     return read<T>(bytes.data());
   }
 
-  /// The same elements, contiguous: this tensor if it is contiguous, otherwise a copy on the heap.
+  /// The same elements, contiguous: this tensor if it is contiguous, otherwise clone().
   Tensor contiguous() const;
+  /// A contiguous copy on the heap. Throws std::bad_alloc.
+  Tensor clone() const;
 
   /// A view of row `index` of dimension 0. Throws Error(invalid_argument) if the tensor is 0-d or
   /// `index` is out of range.

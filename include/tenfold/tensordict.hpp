@@ -321,6 +321,11 @@ class TENFOLD_API TensorDict {
   /// entries as select_row() does, and throws the same errors.
   TensorDict narrow_rows(std::int64_t begin, std::int64_t end) const;
 
+  /// Returns a deep copy: new nodes, whose tensors are contiguous copies on the heap. Tensors over
+  /// exactly the same bytes, such as tied weights, share their copy. Throws what Leaf::tensor()
+  /// throws, std::bad_alloc, and Error(invalid_argument) for more than 512 nested nodes.
+  TensorDict clone() const;
+
   /// The path that this node was read from, for messages: "ckpt", "ckpt/model"; empty for a node
   /// created in memory.
   const std::string& where() const TENFOLD_LIFETIMEBOUND;

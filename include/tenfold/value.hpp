@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -158,7 +159,8 @@ class TENFOLD_API Value {
   /// The value as T: bool, an integer type, a floating-point type, std::string, a std::vector of
   /// these, or an alternative of Variant. A std::int64_t is converted to floating-point types, and
   /// a list or tuple to a std::vector; no other type is converted. Throws Error(invalid_argument),
-  /// with `what` as its subject, if the value is of another type or the integer does not fit T.
+  /// with `what` as its subject, if the value is of another type, the integer does not fit T, or a
+  /// finite float becomes infinite.
   template <class T>
   T as(std::string_view what = "value") const {
     if constexpr (std::same_as<T, bool>) {
@@ -173,9 +175,13 @@ class TENFOLD_API Value {
       fail_as(what, "an int from " + std::to_string(std::numeric_limits<T>::min()) + " to " +
                         std::to_string(std::numeric_limits<T>::max()));
     } else if constexpr (std::floating_point<T>) {
-      if (const auto* number = get_if<double>()) return static_cast<T>(*number);
+      if (const auto* number = get_if<double>()) {
+        const auto converted = static_cast<T>(*number);
+        if (std::isfinite(converted) || !std::isfinite(*number)) return converted;
+        fail_as(what, "a number that fits the floating-point type");
+      }
       if (const auto* number = get_if<std::int64_t>()) return static_cast<T>(*number);
-      fail_as(what, "a number");
+      fail_as(what, "a float, or an int in the range of int64");
     } else if constexpr (IsVector<T>::value) {
       const std::vector<Value>* items = items_of_list();
       if (items == nullptr) fail_as(what, "a list or tuple");

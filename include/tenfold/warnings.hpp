@@ -7,7 +7,8 @@
 namespace tenfold {
 
 /// A function that receives each warning of the library, for example about ignored input or a
-/// skipped checkpoint. Any thread may call it.
+/// skipped checkpoint. Any thread may call it. It should not throw: the call that warns, such as
+/// CheckpointManager::save(), then fails with that exception.
 using WarningHandler = void (*)(const std::string& message);
 
 /// Installs `handler` and returns the previous one. The default writes to stderr; null drops

@@ -125,7 +125,8 @@ class ShardWriter::State {
   /// By default, each rank uses an equal share of the default number of threads, because all ranks
   /// may be on one host.
   int threads_for(int requested) const {
-    return requested > 0 ? requested : std::max(1, os::num_threads_for(0) / ticket_.num_ranks);
+    const int threads = os::num_threads_for(requested);
+    return requested > 0 ? threads : std::max(1, threads / ticket_.num_ranks);
   }
 
   const TensorPlace& place(std::size_t box) const {

@@ -48,6 +48,12 @@ Schema::Schema(std::vector<Column> columns) : columns_(std::move(columns)) {
           .expected("at most ", kMaxRecords, " nested records")
           .found(column.path.size() - 1);
     }
+    if (std::ranges::any_of(column.shape, [](std::int64_t length) { return length < 0; })) {
+      throw base::invalid_argument()
+          .part("schema: column ", base::quote(column.name()), ": shape")
+          .expected("lengths of 0 or more")
+          .found(base::list_text(column.shape));
+    }
     if (column.is_text()) {
       column.dtype = DType::uint8;
       if (!column.shape.empty()) {

@@ -215,5 +215,11 @@ TEST(Schema, RefusesLeavesThatContradictTheDocument) {
       HasSubstr(R"(column "gone": entry "gone": the schema names it, but it does not exist)"));
 }
 
+TEST(Schema, RefusesNegativeLengths) {
+  EXPECT_EQ(
+      message_of([] { Schema({{.path = {"x"}, .shape = {2, -1}}}); }, ErrorCode::invalid_argument),
+      R"(schema: column "x": shape: expected lengths of 0 or more, found [2, -1])");
+}
+
 }  // namespace
 }  // namespace tenfold

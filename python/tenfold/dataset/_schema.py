@@ -119,7 +119,7 @@ class Schema(Mapping[str, "Column | Schema"]):
         columns: By name, a `Column` or, for a nested record, its Schema.
 
     Raises:
-        TypeError: If a value of `columns` is neither a Column nor a Schema.
+        TypeError: If a key of `columns` is no str, or a value neither a Column nor a Schema.
 
     Example:
         >>> print(ds.schema)
@@ -130,6 +130,10 @@ class Schema(Mapping[str, "Column | Schema"]):
     def __init__(self, columns: Mapping[str, Column | Schema]) -> None:
         self._columns = dict(columns)
         for name, column in self._columns.items():
+            if not isinstance(name, str):
+                raise TypeError(
+                    f"column {name!r}: expected a str as name, found {type(name).__name__}"
+                )
             if not isinstance(column, (Column, Schema)):
                 raise TypeError(
                     f'column "{name}": expected a Column or a Schema, found {type(column).__name__}'

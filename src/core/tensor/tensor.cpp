@@ -214,10 +214,11 @@ bool Tensor::is_contiguous() const noexcept {
   return true;
 }
 
-Tensor Tensor::contiguous() const {
-  if (is_contiguous()) return *this;
-  Tensor copy = zeros(dtype_, shape_);
-  copy_to_contiguous(*this, 0, numel_, copy.mutable_raw_data());
+Tensor Tensor::contiguous() const { return is_contiguous() ? *this : clone(); }
+
+Tensor Tensor::clone() const {
+  Tensor copy = zeros(dtype_, shape());
+  if (numel_ > 0) copy_to_contiguous(*this, 0, numel_, copy.mutable_raw_data());
   return copy;
 }
 

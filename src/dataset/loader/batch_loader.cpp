@@ -14,6 +14,7 @@
 #include "dataset/loader/batch_stream.hpp"
 #include "dataset/padding.hpp"
 #include "os/thread/fork_safe_lock.hpp"
+#include "os/thread/thread_pool.hpp"
 
 namespace tenfold {
 namespace {
@@ -24,6 +25,9 @@ Error fail_loader() { return base::invalid_argument().part("batch loader"); }
 constexpr std::int64_t kMaxEpoch = std::int64_t{1} << 62U;
 /// The maximum world size. The product of two numbers up to it fits int64.
 constexpr std::int64_t kMaxWorldSize = std::numeric_limits<std::int32_t>::max();
+
+/// The maximum number of batches made in advance, all of which are in memory.
+constexpr std::int64_t kMaxPrefetch = 1024;
 
 void check(const BatchLoaderOptions& options) {
   const auto positive = [](const char* name, std::int64_t value) {
@@ -39,9 +43,10 @@ void check(const BatchLoaderOptions& options) {
   if (options.rank < 0 || options.rank >= options.world_size) {
     throw fail_loader().part("rank").expected("0 to ", options.world_size - 1).found(options.rank);
   }
-  if (options.prefetch < 0) {
-    throw fail_loader().part("prefetch").expected("0 or more").found(options.prefetch);
+  if (options.prefetch < 0 || options.prefetch > kMaxPrefetch) {
+    throw fail_loader().part("prefetch").expected("0 to ", kMaxPrefetch).found(options.prefetch);
   }
+  static_cast<void>(os::num_threads_for(options.num_threads));  // throws for a negative number
   if (options.shuffle_block < 0) {
     throw fail_loader().part("shuffle_block").expected("0 or more").found(options.shuffle_block);
   }

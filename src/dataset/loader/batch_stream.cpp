@@ -47,8 +47,7 @@ BatchStream::BatchStream(Dataset dataset, const BatchLoaderOptions& options, Epo
   const bool has_part = !options_.drop_last && rows % options_.batch_size != 0;
   num_batches_ = rows / options_.batch_size + (has_part ? 1 : 0);
   const int threads = os::num_threads_for(options_.num_threads);
-  const std::int64_t ahead = std::min(
-      {options_.prefetch, num_batches_, static_cast<std::int64_t>(threads == 1 ? 0 : 1024)});
+  const std::int64_t ahead = threads == 1 ? 0 : std::min(options_.prefetch, num_batches_);
   slots_.resize(static_cast<std::size_t>(std::max<std::int64_t>(ahead, 1)) + 1);
   stats_.residency = residency_.strategy();
   stats_.shuffle_window_rows = order_.window_rows();

@@ -76,8 +76,9 @@ std::optional<std::uint64_t> checksum_of_part(const os::Directory& part) {
 
 os::Lease lease_parts(const os::Directory& folder, const Path& path) {
   if (auto lease = os::Lease::try_acquire(folder, kLeaseName)) return std::move(*lease);
+  const std::string holder = os::lease_holder(folder, kLeaseName);
   throw Error::io(EBUSY, path.string())
-      .problem("its parts are being changed by ", os::lease_holder(folder, kLeaseName))
+      .problem("its parts are being changed by ", holder.empty() ? "another writer" : holder)
       .expected("one writer at a time")
       .found("another writer")
       .remedy("wait for it or close it");

@@ -519,14 +519,12 @@ struct TableWriter::State {
 
   void require_writable() const {
     if (committed) {
-      throw base::invalid_argument()
-          .part("data set")
+      throw base::invalid_argument(replacement.path())
           .expected("one call of commit(), after the last rows")
           .found("a call after commit()");
     }
     if (incomplete) {
-      throw base::invalid_argument()
-          .part("data set")
+      throw base::invalid_argument(replacement.path())
           .expected("no call after a failed write")
           .found("one")
           .remedy("start a new data set");

@@ -14,6 +14,9 @@
 #include <string>
 #include <thread>
 
+#include <tenfold/error.hpp>
+
+#include "base/fail.hpp"
 #include "os/process_wide.hpp"
 #include "os/thread/no_signals.hpp"
 
@@ -164,8 +167,11 @@ void run_serially(std::size_t count, const std::function<void(std::size_t)>& wor
 
 }  // namespace
 
-int num_threads_for(int requested) noexcept {
+int num_threads_for(int requested) {
   constexpr int kMost = static_cast<int>(kMaxThreads);
+  if (requested < 0) {
+    throw base::invalid_argument().part("num_threads").expected("0 or more").found(requested);
+  }
   if (requested > 0) return std::min(requested, kMost);
   if (const char* text = std::getenv("TENFOLD_NUM_THREADS")) {
     const long value = std::strtol(text, nullptr, 10);

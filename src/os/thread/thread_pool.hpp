@@ -7,8 +7,9 @@
 namespace tenfold::os {
 
 /// Number of threads that a call may use: `requested` if positive, else TENFOLD_NUM_THREADS if
-/// positive, else min(8, cores available to this process); at most 256.
-int num_threads_for(int requested) noexcept;
+/// positive, else min(8, cores available to this process); at most 256. Throws
+/// Error(invalid_argument) if `requested` is negative.
+int num_threads_for(int requested);
 
 /// Calls `work(i)` once for each i in [0, count), on the calling thread and on up to
 /// `num_threads - 1` threads of the process-wide pool, on at most 256 threads in all. The pool is

@@ -356,5 +356,27 @@ TEST(Tensor, AMovedFromTensorIsADefaultTensor) {
   expect_default(third);
 }
 
+TEST(Tensor, ACloneHasItsOwnBytes) {
+  const Tensor whole = Tensor::from<std::int16_t>({0, 1, 2, 3, 4, 5}, {2, 3});
+  const Tensor row = whole.narrow(1, 2);
+  const Tensor copy = row.clone();
+  row.mutable_data<std::int16_t>()[0] = 9;
+  EXPECT_EQ(copy.at<std::int16_t>(0, 0), 3);
+  EXPECT_EQ(copy.buffer().size_bytes(), 6U);
+  const Tensor turned(DType::int16, {3, 2}, {1, 3}, whole.buffer(), 0);
+  EXPECT_EQ(turned.clone().at<std::int16_t>(1, 1), 4);
+  EXPECT_EQ(Tensor().clone().shape(), (Shape{0}));
+}
+
+template <class Index>
+concept IsIndex = requires(const Tensor& tensor, Index index) { tensor.at<float>(index); };
+static_assert(IsIndex<int> && IsIndex<std::size_t> && !IsIndex<double>);
+
+TEST(Tensor, TakesAVectorOfBools) {
+  const std::vector<bool> values = {true, false, true, true};
+  EXPECT_EQ(text_of(Tensor::from(values)), "tensor([true, false, true, true], bool [4])");
+  EXPECT_TRUE(Tensor::from(values, {2, 2}).at<bool>(1, 1));
+}
+
 }  // namespace
 }  // namespace tenfold

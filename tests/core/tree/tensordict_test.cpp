@@ -422,5 +422,36 @@ TEST(TensorDict, AMovedFromTreeStillHasItsNode) {
   EXPECT_EQ(second.size(), 2U);  // NOLINT(bugprone-use-after-move)
 }
 
+TEST(TensorDict, ACloneSharesNoTensorsAndNoNodes) {
+  TensorDict root = small_tree();
+  const Tensor tied = root.at("model.encoder.weight");
+  root.set("tied", Tensor(DType::float32, {1}, tied.buffer()));
+  Leaf unbatched(Tensor::from<std::int64_t>({1, 2, 3}));
+  unbatched.mark_unbatched();
+  unbatched.mark_grad(Grad::required);
+  root.set("unbatched", TensorDict::Item(unbatched));
+  root.set("nested", TensorDict::Item(Leaf::nested(Tensor::from<float>({1, 2, 3}),
+                                                   Tensor::from<std::int64_t>({1, 2}, {2, 1}))));
+  TensorDict copy = root.clone();
+  EXPECT_EQ(copy.keys(), root.keys());
+  EXPECT_EQ(copy.value<int>("model.epoch"), 3);
+  tied.mutable_data<float>()[0] = 7;
+  root["model"].set("epoch", 4);
+  EXPECT_EQ(at(copy, {"model", "encoder", "weight"}), 1);
+  EXPECT_EQ(copy.value<int>("model.epoch"), 3);
+  EXPECT_EQ(copy.at("tied").raw_data(), copy.at("model.encoder.weight").raw_data());
+  EXPECT_EQ(copy.at("tied").shape(), (Shape{1}));
+  const auto leaf = std::get<Leaf>(copy.get("unbatched"));
+  EXPECT_TRUE(leaf.is_unbatched());
+  EXPECT_EQ(leaf.grad(), Grad::required);
+  EXPECT_EQ(std::get<Leaf>(copy.get("nested")).sizes().at<std::int64_t>(1, 0), 2);
+  TensorDict endless;
+  endless.set("self", endless);
+  EXPECT_THAT(
+      test::message_of([&] { static_cast<void>(endless.clone()); }, ErrorCode::invalid_argument),
+      testing::HasSubstr("check whether a node contains itself"));
+  node_of(endless)->entries.clear();  // so that the node can be freed
+}
+
 }  // namespace
 }  // namespace tenfold

@@ -250,5 +250,19 @@ TEST(Value, PrintsAsJson) {
   EXPECT_EQ(text.str(), "[1, \"a\"]");
 }
 
+TEST(Value, AsFloatRefusesNumbersThatBecomeInfinite) {
+  EXPECT_EQ(
+      test::message_of([] { return Value(1e300).as<float>("rate"); }, ErrorCode::invalid_argument),
+      "rate: expected a number that fits the floating-point type, found float 1e+300");
+  EXPECT_EQ(Value(0.5).as<float>(), 0.5F);
+  EXPECT_TRUE(std::isinf(Value(std::numeric_limits<double>::infinity()).as<float>()));
+  EXPECT_TRUE(std::isnan(Value(std::numeric_limits<double>::quiet_NaN()).as<float>()));
+  EXPECT_EQ(
+      test::message_of([] { return Value(std::numeric_limits<std::uint64_t>::max()).as<double>(); },
+                       ErrorCode::invalid_argument),
+      "value: expected a float, or an int in the range of int64, found int "
+      "18446744073709551615");
+}
+
 }  // namespace
 }  // namespace tenfold

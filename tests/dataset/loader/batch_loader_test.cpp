@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <ranges>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <tenfold/accumulate.hpp>
 #include <tenfold/batch_loader.hpp>
 #include <tenfold/error.hpp>
 #include <tenfold/permutation.hpp>
@@ -332,6 +334,27 @@ TEST(BatchLoader, RefusesToPadAColumnWhoseLengthsHaveTheNameOfAnother) {
     BatchLoader selected(ds, {.batch_size = 4, .columns = {"tokens", "name"}, .batch = pad});
     EXPECT_TRUE((*selected.begin()).column("tokens").is_padded);
   }
+}
+
+TEST(BatchLoader, RefusesTooManyBatchesAheadAndANegativeNumberOfThreads) {
+  const Dataset ds(test::numbers(4));
+  const auto expect_refused = [&](const BatchLoaderOptions& options, const char* message) {
+    test::expect_error(ErrorCode::invalid_argument, message, [&] { BatchLoader(ds, options); });
+  };
+  expect_refused({.prefetch = 1025}, "prefetch: expected 0 to 1024, found 1025");
+  expect_refused({.num_threads = -5}, "num_threads: expected 0 or more, found -5");
+  EXPECT_EQ(BatchLoader(ds, {.prefetch = 1024}).size(), 4);
+}
+
+TEST(BatchLoader, IsARangeOfTheStandardLibrary) {
+  static_assert(std::ranges::input_range<BatchLoader>);
+  static_assert(std::ranges::input_range<Windows>);
+  BatchLoader loader(Dataset(test::numbers(5)), {.batch_size = 2});
+  std::vector<std::int64_t> sizes;
+  for (const std::int64_t size : loader | std::views::transform(&Batch::num_rows)) {
+    sizes.push_back(size);
+  }
+  EXPECT_EQ(sizes, (std::vector<std::int64_t>{2, 2, 1}));
 }
 
 }  // namespace

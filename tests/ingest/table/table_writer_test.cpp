@@ -510,9 +510,9 @@ TEST(TableWriter, RefusesToCommitAfterAnAppendThatFailed) {
     writer.commit();
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "data set: expected no call after a failed write, found one; "
-                 "start a new data set");
+    EXPECT_EQ(error.what(), (folder / "rows").string() +
+                                ": expected no call after a failed write, found one; "
+                                "start a new data set");
   }
   EXPECT_FALSE(fs::exists(folder / "rows"));
 }

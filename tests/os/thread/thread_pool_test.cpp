@@ -17,6 +17,8 @@
 #include <thread>
 #include <vector>
 
+#include <tenfold/error.hpp>
+
 #include "base/sanitizers.hpp"
 
 namespace tenfold::os {
@@ -238,6 +240,7 @@ TEST(ParallelFor, WorksInTheChildOfAForkWhileThePoolIsBusy) {
 
 TEST(NumThreads, ArgumentOverridesEnvironmentAndEnvironmentOverridesCores) {
   EXPECT_EQ(num_threads_for(3), 3);
+  EXPECT_THROW(num_threads_for(-1), Error);
   ::setenv("TENFOLD_NUM_THREADS", "5", 1);
   EXPECT_EQ(num_threads_for(0), 5);
   EXPECT_EQ(num_threads_for(2), 2);

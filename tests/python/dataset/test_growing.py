@@ -257,6 +257,8 @@ def test_dotted_names_of_nested_columns_are_accepted(tmp_path: Path) -> None:
 def test_schema_of_other_objects_than_columns_is_a_type_error() -> None:
     with pytest.raises(TypeError, match='column "y": expected a Column or a Schema, found str'):
         tenfold.Schema({"y": "int64"})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="column 3: expected a str as name, found int"):
+        tenfold.Schema({3: tenfold.Column("int64")})  # type: ignore[dict-item]
 
 
 def test_rows_accept_masked_arrays_times_and_complex_numbers(tmp_path: Path) -> None:
