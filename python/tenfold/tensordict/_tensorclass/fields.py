@@ -305,10 +305,10 @@ def _cast(cls: Any, name: str, value: Any) -> tuple[Any, bool]:
     Also returns whether to store the result as a plain value.
     """
     target = hint_of(cls, name)
-    # For Python 3.10, `list[int]` is a type; for Python 3.11, Any is a class.
-    is_class = (
-        isinstance(target, type) and typing.get_origin(target) is None and target is not typing.Any
-    )
+    if target is typing.Any:  # a class for Python 3.11
+        target = None
+    # For Python 3.10, `list[int]` is a type.
+    is_class = isinstance(target, type) and typing.get_origin(target) is None
     inner = class_of(target) if is_class else None
     if isinstance(value, dict) and inner is not None:
         return inner.from_dict(value), False
