@@ -299,14 +299,18 @@ def _is_tensor(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
+def _hint_or_none(cls: Any, name: str) -> Any:
+    """The type of a field; None for Any, which is a class from Python 3.11 on."""
+    hint = hint_of(cls, name)
+    return None if hint is typing.Any else hint
+
+
 def _cast(cls: Any, name: str, value: Any) -> tuple[Any, bool]:
     """Casts a value to the annotation of its field, if the annotation is a class.
 
     Also returns whether to store the result as a plain value.
     """
-    target = hint_of(cls, name)
-    if target is typing.Any:  # a class for Python 3.11
-        target = None
+    target = _hint_or_none(cls, name)
     # For Python 3.10, `list[int]` is a type.
     is_class = isinstance(target, type) and typing.get_origin(target) is None
     inner = class_of(target) if is_class else None
