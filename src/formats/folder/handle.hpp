@@ -17,7 +17,7 @@ namespace tenfold::detail::formats::folder {
 /// (device or inode differ), opening it again calls throw_replaced(). Thread-safe.
 class FolderHandle final : public Folder, public std::enable_shared_from_this<FolderHandle> {
  public:
-  /// Maximum number of open folders below the root.
+  /// Maximum number of recently used folders below the root that are kept open.
   static constexpr std::size_t kMaxOpen = 64;
 
   /// Returns the root for `directory`, which was opened at `path`. `locks` are held as long as any

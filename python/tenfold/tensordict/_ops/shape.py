@@ -1,4 +1,4 @@
-"""Batch size, dimension names, views and copies of rows, and the device of a TensorDict."""
+"""Batch size, dimension names and device of a TensorDict; reshaping, splitting and gathering."""
 
 from __future__ import annotations
 
