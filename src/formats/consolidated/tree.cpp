@@ -381,8 +381,8 @@ class TreeBuilder {
     if (padding > stored || stored - padding != range.size_bytes) {
       throw fail(path)
           .problem("start, stop and padding do not fit the shape")
-          .expected(range.size_bytes, " bytes and the padding")
-          .found(stored, " bytes with ", padding, " bytes of padding");
+          .expected("a range of ", range.size_bytes, " bytes of data and ", padding, " of padding")
+          .found("one of ", stored, " bytes");
     }
   }
 

@@ -236,7 +236,8 @@ TEST(Safetensors, LazyStacksTooLargeToBeReadAsStackedTensorsAreStoredEntryByEntr
 
 TEST(Safetensors, TheMetadataOfALazyStackCountsForItsSize) {
   const TemporaryFolder folder;
-  // Each KiB of metadata counts as one more entry, so an entry with 31 KiB of shape counts as 32.
+  // Each KiB of metadata counts as one more entry. A dimension counts as 64 bytes, so an entry with
+  // a shape of 501 dimensions counts as 32.
   const Shape many_dims(501, 1);
   const auto is_split = [&](std::size_t count) {
     const TensorDict tree = lazy(std::vector<TensorDict>(count, TensorDict(batch(many_dims))), 0);

@@ -43,7 +43,7 @@ enum class MetaKind : std::uint8_t {
   lazy_stack,
   non_tensor,        ///< NonTensorData, MetaData
   non_tensor_stack,  ///< NonTensorStack
-  view,              ///< a view of the folder `_source`, which is not supported
+  view,              ///< a view of the tree in the subfolder `_source`; not supported
   unknown,           ///< a user's class: a tensorclass, or a subclass of TensorDict
 };
 
