@@ -263,7 +263,7 @@ def batches(matrix: SparseMatrix, batch_size: int, layout: str, options: Any) ->
     ends, indices, values = matrix._arrays()
     if ends[0] != 0:
         raise CorruptFileError(
-            f"sparse matrix: crow_indices: expected 0 first, found {int(ends[0])}"
+            f"sparse matrix: crow_indices: expected 0 as the first offset, found {int(ends[0])}"
         )
     # A data set requires int64 end offsets, without the leading 0.
     ends = ends.long()[1:] if hasattr(ends, "long") else ends.astype("int64")[1:]

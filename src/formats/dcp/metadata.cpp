@@ -62,7 +62,7 @@ class MetadataReader {
           .problem("not the metadata of torch.distributed.checkpoint")
           .expected("an object of \"Metadata\"")
           .found(describe(graph_.root))
-          .remedy("nothing was imported");
+          .remedy("no module was imported");
     }
     read_storage(field(graph_.root, "storage_data"));
     read_planner(optional_field(graph_.root, "planner_data"));
@@ -193,7 +193,7 @@ class MetadataReader {
           .problem("stored by another writer")
           .expected("an object of \"_StorageInfo\"")
           .found(describe(id))
-          .remedy("nothing was imported");
+          .remedy("no module was imported");
     }
     Item item;
     const auto transforms = optional_field(id, "transform_descriptors");
@@ -292,7 +292,7 @@ class MetadataReader {
           .problem("neither tensor nor object")
           .expected("one of \"TensorStorageMetadata\" and \"BytesStorageMetadata\"")
           .found(describe(id))
-          .remedy("nothing was imported");
+          .remedy("no module was imported");
     }
     return entry;
   }

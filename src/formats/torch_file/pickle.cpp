@@ -125,7 +125,7 @@ void Pickle::refuse_global(std::string_view module, std::string_view name) const
       .problem("it is not a tensor, JSON value or container of them")
       .expected("a supported class")
       .found(base::quote(std::string(module) + "." + std::string(name)))
-      .remedy("nothing was imported");
+      .remedy("no module was imported");
 }
 
 void Pickle::require_arguments(const Call& call, std::size_t least, std::size_t most) const {

@@ -250,7 +250,7 @@ def test_pickled_code_is_not_executed(tmp_path):
 
     torch.save({"a": [torch.ones(1), Evil()]}, tmp_path / "evil.pt")
     with pytest.raises(
-        tenfold.UnsupportedError, match=r'key "a\.1": .*mkdir"; nothing was imported'
+        tenfold.UnsupportedError, match=r'key "a\.1": .*mkdir"; no module was imported'
     ):
         tenfold.load(tmp_path / "evil.pt")
     assert not (tmp_path / "executed").exists()
