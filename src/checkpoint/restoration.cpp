@@ -155,7 +155,9 @@ RestoredCheckpoint Restoration::open(const Step& step, CheckpointCheck check, Ra
                                      Monitor* monitor, const std::set<std::string>& copied) {
   const Path path = path_of(step);
   if (state_) stats_[step.info.seq] = state_->stats_of(step);
-  if (check != CheckpointCheck::none) {
+  // Without a valid document, the lineage of the step is unknown, so only a requested step is
+  // restored without a check.
+  if (check != CheckpointCheck::none || (!is_given_ && !step.has_valid_document)) {
     const VerifyReport report =
         verify_step(path, step.info, check, {.num_threads = 0, .monitor = monitor}, rank, copied);
     if (!report.ok()) throw formats::error_of(report);

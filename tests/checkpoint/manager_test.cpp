@@ -326,6 +326,22 @@ TEST(CheckpointManager, AChangedByteOfTheNewestDocumentDoesNotHideOlderSteps) {
                                              HasSubstr("checkpoint.json: checksum: expected"))));
 }
 
+TEST(CheckpointManager, AStepWhoseDocumentHasAnInvalidChecksumIsSkippedWithoutChecks) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  save_steps(manager, {10, 30});
+  manager.restore({.step = 10});
+  manager.save(20, state_at(20));
+  const fs::path document = folder / "step_00000030/checkpoint.json";
+  std::string text = read_bytes(document);
+  text.replace(text.find("\"time\": \"2"), 10, "\"time\": \"1");
+  write_bytes(document, text);
+  const Warnings warnings;
+  EXPECT_EQ(manager.restore({.check = CheckpointCheck::none}).info.step, 20);
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("step 30 is skipped")));
+  EXPECT_EQ(manager.restore({.step = 30, .check = CheckpointCheck::none}).info.step, 30);
+}
+
 TEST(CheckpointManager, AStepWhoseDocumentHasAnInvalidChecksumIsNotTheBest) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.best = "loss"});
