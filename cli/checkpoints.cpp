@@ -241,8 +241,10 @@ std::vector<StepRow> step_rows(const CheckpointManager& manager, Reports reports
 std::string no_steps_text(const std::string& path) {
   std::set<std::filesystem::path> folders;
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
-    if (entry.is_directory(ignored)) folders.insert(entry.path());
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator entry(path, ignored); entry != end;
+       entry.increment(ignored)) {
+    if (entry->is_directory(ignored)) folders.insert(entry->path());
   }
   for (const std::filesystem::path& folder : folders) {
     if (CheckpointManager(folder).all_steps().empty()) continue;
@@ -295,7 +297,8 @@ int show_steps(const CheckpointsArguments& options, Output& out) {
       throw Error(ErrorCode::corrupt)
           .path(options.path)
           .expected("an undamaged step to keep")
-          .found("damaged steps only, so none is removed")
+          .found("only damaged ones", options.verify ? "" : " in the current lineage",
+                 ", so no step is removed")
           .remedy("`--verify` lists the damage");
     }
     const auto removed = manager.prune();
