@@ -129,7 +129,7 @@ struct Renamer {
     }
     if (columns == old_columns) return;
     try {
-      root.info().schema = Schema(std::move(columns)).to_value();
+      replace_columns(root, std::move(columns));
     } catch (const Error&) {  // the new names are not names of columns
       root.info().schema.reset();
     }

@@ -72,6 +72,13 @@ std::vector<KeyPath> leaves_of(const Column& column) {
   return leaves;
 }
 
+void replace_columns(TensorDict& root, std::vector<Column> columns) {
+  const Value made = Schema(std::move(columns)).to_value();
+  for (auto& [name, value] : std::get<Value::Object>(root.info().schema->data()).members) {
+    if (name == "columns") value = *made.get_if<Value::Object>()->find(name);
+  }
+}
+
 void fit_schema(TensorDict& root) {
   if (!root.info().schema) return;
   std::vector<Column> columns = columns_of(root);
@@ -83,7 +90,7 @@ void fit_schema(TensorDict& root) {
     root.info().schema.reset();
     return;
   }
-  if (num_removed > 0) root.info().schema = Schema(std::move(columns)).to_value();
+  if (num_removed > 0) replace_columns(root, std::move(columns));
   try {
     static_cast<void>(Schema::of(root));
   } catch (const Error& error) {

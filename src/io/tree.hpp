@@ -30,6 +30,10 @@ std::vector<Column> columns_of(const TensorDict& root);
 /// The paths of the leaves of a column.
 std::vector<KeyPath> leaves_of(const Column& column);
 
+/// Replaces the columns of the root's schema, and keeps its other members, such as that of a
+/// dictionary. Throws Error(invalid_argument) like the constructor of Schema.
+void replace_columns(TensorDict& root, std::vector<Column> columns);
+
 /// Fits the schema of a data set to a tree whose entries were changed: removes the columns that
 /// have no leaf in the tree. If the tensors contradict the other columns, removes the schema.
 void fit_schema(TensorDict& root);
