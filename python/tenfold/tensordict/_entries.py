@@ -480,7 +480,11 @@ def list_entry(key: str, items: list[Any] | tuple[Any, ...]) -> Any:
 
 def stack_of(items: list[Any] | tuple[Any, ...]) -> Any:
     """Stacks items into an array or node; None if they are of another kind or differ in shape."""
-    # Tuples in a list are values, as in tensordict.
+    if _leaf_types(items) <= _NUMBERS:  # nested lists, too, in one call: as fast as torch.tensor()
+        try:
+            return arrays.make_array(items)
+        except (TypeError, ValueError):  # lists of different lengths, an int of more than 64 bits
+            return None
     if items and all(isinstance(item, (list, type(items))) for item in items):
         items = [stack_of(item) for item in items]
     elif all(map(_is_number, {type(item): item for item in items}.values())):
@@ -499,9 +503,28 @@ def stack_of(items: list[Any] | tuple[Any, ...]) -> Any:
     torch = arrays.torch_or_none()
     if torch is None:
         return arrays.numpy_module().stack(items)
-    return torch.stack(
-        [arrays.tensor_of(item) if arrays.torch_of(item) is None else item for item in items]
-    )
+    try:
+        items = [
+            arrays.tensor_of(item) if arrays.torch_of(item) is None else item for item in items
+        ]
+    except TypeError:  # a dtype that torch lacks, such as that of strings
+        return None
+    return torch.stack(items)
+
+
+_NUMBERS = {bool, int, float}
+
+
+def _leaf_types(items: list[Any] | tuple[Any, ...]) -> set[type]:
+    """The types of the items in nested lists.
+
+    Tuples in a list are values, as in tensordict.
+    """
+    types = set(map(type, items))
+    nested = types & {list, type(items)}
+    if not nested or nested != types:
+        return types
+    return set().union(*map(_leaf_types, items))
 
 
 def _is_number(value: Any) -> bool:
