@@ -404,7 +404,7 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
     if value is None or isinstance(value, str):
         return NonTensorData(value, batch_size, node.device)
     if isinstance(value, (list, tuple)):
-        return as_entry(key, list_entry(key, value), node)
+        return as_entry(key, list_entry(f'key "{key}"', value), node)
     array = _array(key, value)
     if array is None:
         return NonTensorData(value, batch_size, node.device)
@@ -453,12 +453,12 @@ def _non_tensor_entry(key: str, value: Any, node: Any) -> Any:
     return value
 
 
-def list_entry(key: str, items: list[Any] | tuple[Any, ...]) -> Any:
+def list_entry(where: str, items: list[Any] | tuple[Any, ...]) -> Any:
     """Converts a list or tuple to one entry, as tensordict does by default.
 
     Numbers, arrays of equal shape, TensorDicts or objects of a tensorclass are stacked, as are
     nested lists of them. Any other list becomes a NonTensorStack with one value for each item; any
-    other tuple becomes a NonTensorData.
+    other tuple becomes a NonTensorData. `where` begins the messages of errors.
 
     Raises RuntimeError if TensorDicts cannot be stacked, or only some items are TensorDicts.
     """
@@ -468,7 +468,7 @@ def list_entry(key: str, items: list[Any] | tuple[Any, ...]) -> Any:
     types = set(map(type, items))
     if any(KINDS[cls] in (NODE, TENSORCLASS) for cls in types):
         raise RuntimeError(
-            f'key "{key}": expected a list of TensorDicts only, or of other items only, found '
+            f"{where}: expected a list of TensorDicts only, or of other items only, found "
             f"{sorted(cls.__name__ for cls in types)}"
         )
     if isinstance(items, tuple):

@@ -435,7 +435,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
     def _list_parts(self, key: str, items: list[Any]) -> Any:
         """Splits a list into one value for each member; tensors may differ in shape."""
-        entry = list_entry(key, items)
+        entry = list_entry(f'key "{key}"', items)
         if type(entry) is NonTensorStack and all(
             is_array(item) or isinstance(item, list) for item in items
         ):

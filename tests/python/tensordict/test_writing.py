@@ -267,6 +267,8 @@ def test_lists_that_cannot_be_stacked_keep_their_items():
     assert TensorDict({"x": texts}, [2])[1]["x"] is texts[1]
     with pytest.raises(RuntimeError, match=r'key "n": expected a list of TensorDicts only'):
         TensorDict({"n": [TensorDict(), None]}, [2])
+    with pytest.raises(RuntimeError, match="from_any: expected a list of TensorDicts only"):
+        tenfold.from_any([TensorDict(), None])
     stack = tenfold.lazy_stack([TensorDict(), TensorDict()])
     with pytest.raises(
         ValueError, match='key "x": expected an item for each of 2 members, found 3'

@@ -573,7 +573,8 @@ def _pairs(source: Any, more: dict[str, Any], what: str = "input_dict_or_td") ->
 def _check_tree(what: str, source: Any) -> None:
     """Raises TypeError if `source` has no ``items``, as a dict or TensorDict has."""
     if not hasattr(source, "items"):
-        raise TypeError(f"{what}: expected a dict or a TensorDict, found {type(source).__name__}")
+        found = type(unwrapped(source)).__name__
+        raise TypeError(f"{what}: expected a dict or a TensorDict, found {found}")
 
 
 def paths_of(keys: Any) -> list[tuple[str, ...]]:
