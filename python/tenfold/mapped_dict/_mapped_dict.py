@@ -501,6 +501,8 @@ def _several(keys: Any) -> Any:
         raise TypeError(f"keys: expected several keys, found {found}")
     if not hasattr(keys, "to_pylist"):
         return keys
+    if not hasattr(keys, "null_count"):
+        raise TypeError(f"keys: expected a column of Arrow, found {type(keys).__name__}")
     # An array of Arrow. Its items are scalars of Arrow, not Python objects.
     is_dense = keys.null_count == 0 and str(keys.type).startswith(("int", "uint"))
     return keys.to_numpy() if is_dense else keys.to_pylist()

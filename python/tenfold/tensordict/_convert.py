@@ -238,7 +238,7 @@ def from_any(
     obj: Any, auto_batch_size: bool, batch_dims: int | None, device: Any, batch_size: Any
 ) -> Any:
     if isinstance(obj, list):
-        return list_entry("", obj)
+        return list_entry("from_any", obj)
     fields = _fields(obj)
     if fields is None:
         return obj

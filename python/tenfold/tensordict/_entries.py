@@ -404,7 +404,7 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
     if value is None or isinstance(value, str):
         return NonTensorData(value, batch_size, node.device)
     if isinstance(value, (list, tuple)):
-        return as_entry(key, list_entry(key, value), node)
+        return as_entry(key, list_entry(f'key "{key}"', value), node)
     array = _array(key, value)
     if array is None:
         return NonTensorData(value, batch_size, node.device)
@@ -453,12 +453,12 @@ def _non_tensor_entry(key: str, value: Any, node: Any) -> Any:
     return value
 
 
-def list_entry(key: str, items: list[Any] | tuple[Any, ...]) -> Any:
+def list_entry(where: str, items: list[Any] | tuple[Any, ...]) -> Any:
     """Converts a list or tuple to one entry, as tensordict does by default.
 
     Numbers, arrays of equal shape, TensorDicts or objects of a tensorclass are stacked, as are
     nested lists of them. Any other list becomes a NonTensorStack with one value for each item; any
-    other tuple becomes a NonTensorData.
+    other tuple becomes a NonTensorData. `where` begins the messages of errors.
 
     Raises RuntimeError if TensorDicts cannot be stacked, or only some items are TensorDicts.
     """
@@ -468,7 +468,7 @@ def list_entry(key: str, items: list[Any] | tuple[Any, ...]) -> Any:
     types = set(map(type, items))
     if any(KINDS[cls] in (NODE, TENSORCLASS) for cls in types):
         raise RuntimeError(
-            f'key "{key}": expected a list of TensorDicts only, or of other items only, found '
+            f"{where}: expected a list of TensorDicts only, or of other items only, found "
             f"{sorted(cls.__name__ for cls in types)}"
         )
     if isinstance(items, tuple):
@@ -480,7 +480,11 @@ def list_entry(key: str, items: list[Any] | tuple[Any, ...]) -> Any:
 
 def stack_of(items: list[Any] | tuple[Any, ...]) -> Any:
     """Stacks items into an array or node; None if they are of another kind or differ in shape."""
-    # Tuples in a list are values, as in tensordict.
+    if _leaf_types(items) <= _NUMBERS:  # nested lists, too, in one call: as fast as torch.tensor()
+        try:
+            return arrays.make_array(items)
+        except (TypeError, ValueError):  # lists of different lengths, an int of more than 64 bits
+            return None
     if items and all(isinstance(item, (list, type(items))) for item in items):
         items = [stack_of(item) for item in items]
     elif all(map(_is_number, {type(item): item for item in items}.values())):
@@ -499,9 +503,28 @@ def stack_of(items: list[Any] | tuple[Any, ...]) -> Any:
     torch = arrays.torch_or_none()
     if torch is None:
         return arrays.numpy_module().stack(items)
-    return torch.stack(
-        [arrays.tensor_of(item) if arrays.torch_of(item) is None else item for item in items]
-    )
+    try:
+        items = [
+            arrays.tensor_of(item) if arrays.torch_of(item) is None else item for item in items
+        ]
+    except TypeError:  # a dtype that torch lacks, such as that of strings
+        return None
+    return torch.stack(items)
+
+
+_NUMBERS = {bool, int, float}
+
+
+def _leaf_types(items: list[Any] | tuple[Any, ...]) -> set[type]:
+    """The types of the items in nested lists.
+
+    Tuples in a list are values, as in tensordict.
+    """
+    types = set(map(type, items))
+    nested = types & {list, type(items)}
+    if not nested or nested != types:
+        return types
+    return set().union(*map(_leaf_types, items))
 
 
 def _is_number(value: Any) -> bool:

@@ -435,11 +435,17 @@ class LazyStackedTensorDict(TensorDictBase):
 
     def _list_parts(self, key: str, items: list[Any]) -> Any:
         """Splits a list into one value for each member; tensors may differ in shape."""
-        entry = list_entry(key, items)
+        entry = list_entry(f'key "{key}"', items)
         if type(entry) is NonTensorStack and all(
             is_array(item) or isinstance(item, list) for item in items
         ):
-            parts = _unbound_list(items, self.stack_dim)
+            try:
+                parts = _unbound_list(items, self.stack_dim)
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f'key "{key}": expected nested lists whose lengths are the batch size '
+                    f"{list(self._batch_size)}, found other items or lengths"
+                ) from None
             if len(parts) != len(self.tensordicts):
                 raise ValueError(
                     f'key "{key}": expected an item for each of {len(self.tensordicts)} members, '
@@ -1291,6 +1297,8 @@ def _unbound_list(items: list[Any], dim: int) -> list[Any]:
     """Removes the dimension `dim` of nested lists; returns a list for each index of it."""
     if dim == 0:
         return items
+    if not all(isinstance(item, list) for item in items):
+        raise TypeError("expected nested lists")
     rows = [_unbound_list(item, dim - 1) for item in items]
     return [list(column) for column in zip(*rows, strict=True)]
 

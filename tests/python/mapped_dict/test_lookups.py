@@ -239,6 +239,8 @@ def test_arrays_of_arrow_are_keys(tmp_path, words):
     ids = tenfold.MappedDict.build({3: 1.0, 4: 2.0}, tmp_path / "ids")
     for keys in (pa.array([3, 5]), pa.array([3, None]), pa.chunked_array([[3], [5]])):
         assert ids.rows(keys).tolist() == [0, -1]
+    with pytest.raises(TypeError, match="keys: expected a column of Arrow, found Table"):
+        ids.rows(pa.table({"id": [3]}))
 
 
 def test_bytes_keys_differ_from_str_keys(tmp_path):

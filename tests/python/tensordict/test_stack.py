@@ -314,6 +314,9 @@ def test_pad_sequence_stacks_plain_values_and_pads_either_side():
     for values in ({"a": torch.ones(1)}, {"a": torch.ones(1), "z": "x"}):
         with pytest.raises(KeyError, match="same keys"):
             tenfold.pad_sequence([TensorDict({"a": torch.ones(1), "s": "x"}), TensorDict(values)])
+    kinds = [TensorDict({"n": {"s": value}}) for value in ("x", torch.ones(1))]
+    with pytest.raises(RuntimeError, match=r'pad_sequence: key "n\.s": .* of the same kind'):
+        tenfold.pad_sequence(kinds)
     with pytest.raises(ValueError, match='"left" or "right"'):
         tenfold.pad_sequence(samples, padding_side="both")
 

@@ -263,13 +263,24 @@ def test_arrays_in_lists_and_tuples_of_nodes_are_stacked():
 def test_lists_that_cannot_be_stacked_keep_their_items():
     td = TensorDict({"x": [[1], [2, 3]], "big": [2**70, 1], "t": ("a", None)}, [2])
     assert (td["x"], td["big"], td["t"]) == ([[1], [2, 3]], [2**70, 1], ("a", None))
+    texts = [np.array(["a"]), np.array(["b"])]
+    assert TensorDict({"x": texts}, [2])[1]["x"] is texts[1]
     with pytest.raises(RuntimeError, match=r'key "n": expected a list of TensorDicts only'):
         TensorDict({"n": [TensorDict(), None]}, [2])
+    with pytest.raises(RuntimeError, match="from_any: expected a list of TensorDicts only"):
+        tenfold.from_any([TensorDict(), None])
     stack = tenfold.lazy_stack([TensorDict(), TensorDict()])
     with pytest.raises(
         ValueError, match='key "x": expected an item for each of 2 members, found 3'
     ):
         stack["x"] = [torch.ones(1), torch.ones(2), torch.ones(3)]
+    stack = tenfold.lazy_stack([TensorDict({}, [2]), TensorDict({}, [2])], 1)
+    for items in (
+        [[torch.ones(1), torch.ones(2)], [torch.ones(1)]],
+        [torch.ones(2), torch.ones(3)],
+    ):
+        with pytest.raises(ValueError, match=r"lengths are the batch size \[2, 2\]"):
+            stack["x"] = items
 
 
 def test_a_tensor_field_that_is_cast_refuses_tensordicts():

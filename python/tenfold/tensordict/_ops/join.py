@@ -567,9 +567,10 @@ def pad_sequence(
 
     Raises:
         KeyError: If keys differ.
-        RuntimeError: If the list is empty; if the tensors differ in the length of another
-            dimension; if torch cannot cast a result to the dtype of its tensor in `out`; if
-            `return_mask` is given for objects of a tensorclass.
+        RuntimeError: If the list is empty; if a key has a tensor in one item and a plain value in
+            another; if the tensors differ in the length of another dimension; if torch cannot cast
+            a result to the dtype of its tensor in `out`; if `return_mask` is given for objects of a
+            tensorclass.
         IndexError: If a tensor has no dimension `pad_dim`.
         ValueError: If `padding_side` is neither "left" nor "right".
 
@@ -602,6 +603,8 @@ def pad_sequence(
     made = tds[0].empty(batch_size=()).empty(batch_size=new)
     masks = "masks" if return_mask is True else return_mask
     for path in paths:
+        name = path if isinstance(path, str) else ".".join(path)
+        _check_one_kind("pad_sequence", name, [td.get(path) for td in tds], RuntimeError)
         if tds[0].is_non_tensor(path):
             padding = (_padding(td.batch_size, new[1:], is_left) for td in tds)
             values = [td.get(path)._padded(pairs) for td, pairs in zip(tds, padding, strict=True)]
