@@ -107,9 +107,9 @@ struct NodeInfo {
 };
 
 /// A node of the tree: ordered keys, each naming a tensor, a JSON value or another node.
-/// A TensorDict is a handle: copies share the node, as in Python. In a tree that was opened from a
-/// path, tensors are read when they are accessed. In a folder, the metadata of a nested node is
-/// read at the first access to that node.
+/// A TensorDict is a handle: copies share the node, as in Python; a moved-from TensorDict can only
+/// be assigned or destroyed. In a tree that was opened from a path, tensors are read when they are
+/// accessed. In a folder, the metadata of a nested node is read at the first access to that node.
 ///
 ///     tenfold::TensorDict td = tenfold::open("ckpt");
 ///     tenfold::Tensor w = td.at("model.encoder.weight");  // or td["model"].at("encoder.weight")
@@ -172,14 +172,6 @@ class TENFOLD_API TensorDict {
   TensorDict();
   /// Creates an empty node with these properties.
   explicit TensorDict(NodeInfo info);
-  // A move copies the handle, so that a moved-from TensorDict still has a node.
-
-  /// A handle of the same node.
-  TensorDict(const TensorDict&) noexcept = default;
-  /// Makes this a handle of the same node.
-  TensorDict& operator=(const TensorDict&) noexcept = default;
-  /// Releases the node if this is its last handle.
-  ~TensorDict() = default;
   /// Creates an empty node of kind dict, such as the root of a checkpoint. Python's load() returns
   /// it as a dict.
   static TensorDict dict();

@@ -18,7 +18,6 @@
 #include "dataset/table_of.hpp"
 #include "dict/dict_of.hpp"
 #include "dict/index.hpp"
-#include "ingest/ingest_of.hpp"
 #include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/values.hpp"
@@ -359,22 +358,6 @@ TEST(MappedDict, IsBuiltFromADataSet) {
   EXPECT_EQ(dict.dataset().schema().find("key")->dtype, DType::int64);
   expect_error(ErrorCode::invalid_argument, "column \"x\": expected keys",
                [&] { build_mapped_dict(folder / "e", Dataset(folder / "t"), "x"); });
-}
-
-TEST(MappedDict, IsBuiltFromADataSetWithTwoColumnsOfOneDottedName) {
-  const TemporaryFolder folder;
-  test::IngestOf of;
-  const Dataset source = of.rows("a.jsonl",
-                                 "{\"id\": 7, \"a.b\": 1, \"a\": {\"b\": 2}}\n"
-                                 "{\"id\": 8, \"a.b\": 3, \"a\": {\"b\": 4}}\n");
-  build_mapped_dict(folder / "d", source, "id");
-  const MappedDict dict(folder / "d");
-  ASSERT_EQ(dict.dataset().schema().size(), 3U);
-  EXPECT_EQ(dict.at(8).at("a.b").data<std::int64_t>()[0], 3);
-  build_mapped_dict(folder / "e", source, "a.b");
-  const MappedDict other(folder / "e");
-  EXPECT_EQ(other.dataset().schema().find(KeyPath{"a", "b"})->dtype, DType::int64);
-  EXPECT_EQ(other.at(3).at("id").data<std::int64_t>()[0], 8);
 }
 
 TEST(MappedDict, OpensFromOneFile) {

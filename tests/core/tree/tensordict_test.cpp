@@ -413,15 +413,6 @@ TEST(TensorDict, PrintingALargeOrCyclicTreeIsBounded) {
   node_of(endless)->entries.clear();  // so that the node can be freed
 }
 
-TEST(TensorDict, AMovedFromTreeStillHasItsNode) {
-  TensorDict first = small_tree();
-  TensorDict second = std::move(first);
-  EXPECT_EQ(first.size(), 2U);  // NOLINT(bugprone-use-after-move): the state is documented
-  EXPECT_TRUE(first.same_node(second));
-  first = std::move(second);
-  EXPECT_EQ(second.size(), 2U);  // NOLINT(bugprone-use-after-move)
-}
-
 TEST(TensorDict, ACloneSharesNoTensorsAndNoNodes) {
   TensorDict root = small_tree();
   const Tensor tied = root.at("model.encoder.weight");

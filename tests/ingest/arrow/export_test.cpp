@@ -303,8 +303,8 @@ TEST(ArrowExport, RowsThatAreTooLongForAFixedSizeListAreRefused) {
     } catch (const Error& error) {
       EXPECT_EQ(length, kMax + 1);
       EXPECT_EQ(error.code(), ErrorCode::unsupported);
-      EXPECT_THAT(error.what(), HasSubstr("column \"w\": Arrow has no such type: expected lists of "
-                                          "at most 2147483647 elements"));
+      EXPECT_THAT(error.what(), HasSubstr("column \"w\": Arrow has no such type: expected "
+                                          "fixed-size lists of at most 2147483647 elements"));
     }
   }
 }
