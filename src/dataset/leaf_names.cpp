@@ -82,8 +82,8 @@ void refuse_ambiguous_names(const std::vector<Column>& columns, const Path& wher
     throw base::invalid_argument(where)
         .part("column ", base::quote(column.name()))
         .problem("the validity of its rows is named ", base::quote(validity))
-        .expected("no other column of that name, except one with one bool in each row")
-        .found("another column or record")
+        .expected("no other column of that name")
+        .found("one")
         .remedy("rename ", base::quote(column.name()), " or ", base::quote(validity));
   }
 }
