@@ -379,7 +379,7 @@ class Columns:
                 )
             else:
                 name, tops = ".".join(map(str, keys)), sorted({known[0] for known in self.leaves})
-                raise ValueError(f'column "{name}": expected one of {tops}, found another')
+                raise ValueError(f'column "{name}": no such column: expected one of {tops}')
             for twice in flat.keys() & members.keys():
                 raise ValueError(f'column "{".".join(twice)}": expected one value, found two')
             flat.update(members)
