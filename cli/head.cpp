@@ -288,8 +288,7 @@ void add_head(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<HeadArguments>();
   CLI::App* command = app.add_subcommand("head", "Print the first rows of a tensor or a data set");
   command->add_option("path", options->path, "File or folder")->required();
-  command->add_option("key", options->key,
-                      "A dotted name, such as a column's (default: all)");
+  command->add_option("key", options->key, "A dotted name, such as a column's (default: all)");
   command->add_option("--rows", options->num_rows, "Rows to print (default: 5)")
       ->transform(whole_number(0, INT64_MAX));
   command->add_flag("--json", options->json, "One JSON document");
