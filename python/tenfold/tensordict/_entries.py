@@ -480,18 +480,13 @@ def list_entry(where: str, items: list[Any] | tuple[Any, ...]) -> Any:
 
 def stack_of(items: list[Any] | tuple[Any, ...]) -> Any:
     """Stacks items into an array or node; None if they are of another kind or differ in shape."""
-    if _leaf_types(items) <= _NUMBERS:  # nested lists, too, in one call: as fast as torch.tensor()
-        try:
+    if all(map(_is_number, _leaf_of_each_type(items).values())):
+        try:  # nested lists, too, in one call: as fast as torch.tensor()
             return arrays.make_array(items)
         except (TypeError, ValueError):  # lists of different lengths, an int of more than 64 bits
             return None
-    if items and all(isinstance(item, (list, type(items))) for item in items):
+    if all(isinstance(item, (list, type(items))) for item in items):
         items = [stack_of(item) for item in items]
-    elif all(map(_is_number, {type(item): item for item in items}.values())):
-        try:
-            return arrays.make_array(items)
-        except (TypeError, ValueError):  # an int of more than 64 bits
-            return None
     if FOREIGN in map(class_kind, set(map(type, items))):
         items = [as_own(item) for item in items]
     if all(node_of(item) is not None for item in items):
@@ -512,19 +507,15 @@ def stack_of(items: list[Any] | tuple[Any, ...]) -> Any:
     return torch.stack(items)
 
 
-_NUMBERS = {bool, int, float}
-
-
-def _leaf_types(items: list[Any] | tuple[Any, ...]) -> set[type]:
-    """The types of the items in nested lists.
+def _leaf_of_each_type(items: list[Any] | tuple[Any, ...]) -> dict[type, Any]:
+    """One item of each type in nested lists.
 
     Tuples in a list are values, as in tensordict.
     """
-    types = set(map(type, items))
-    nested = types & {list, type(items)}
-    if not nested or nested != types:
-        return types
-    return set().union(*map(_leaf_types, items))
+    leaves = {type(item): item for item in items}
+    if not leaves.keys() <= {list, type(items)}:
+        return leaves
+    return {cls: leaf for item in items for cls, leaf in _leaf_of_each_type(item).items()}
 
 
 def _is_number(value: Any) -> bool:

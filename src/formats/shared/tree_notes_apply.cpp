@@ -21,16 +21,9 @@ namespace {
 
 using Object = Value::Object;
 
-/// Returns an integer or string as a literal for messages, and the type of any other value.
-std::string shown(const Value& value) {
-  if (const auto* number = value.get_if<std::int64_t>()) return std::to_string(*number);
-  if (const auto* text = value.get_if<std::string>()) return base::quote(*text);
-  return std::string(value.type_name());
-}
-
 [[noreturn]] void corrupt(const base::Where& where, const std::string& member,
                           const std::string& expected, const Value& found) {
-  throw base::corrupt(where).part(base::quote(member)).expected(expected).found(shown(found));
+  throw base::corrupt(where).part(base::quote(member)).expected(expected).found(short_json(found));
 }
 
 /// Returns the container at `key` as a node. If it is a value, because it has no tensors, replaces
